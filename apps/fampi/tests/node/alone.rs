@@ -1,7 +1,7 @@
 //! Jobs that lose their console: they go on, are found, and leave nothing but what they printed.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Once;
@@ -387,5 +387,27 @@ fn an_interrupt_of_who_attached_ends_the_job_and_its_death_does_not() {
     }
     assert!(!sleeps("1000.4375"));
     assert_eq!(user.job(), None);
+    user.has_left_nothing(&alone);
+}
+
+#[test]
+fn input_ends_with_the_console() {
+    let alone = alone();
+    let user = User::new();
+    let mut command = fampi(&["-n", "2"]);
+    let program = "cat; [ $PMIX_RANK = 0 ] && echo over || true";
+    command.args(["--", "sh", "-c", program]);
+    let mut command = user.is(command);
+    let mut tool = command.stdin(Stdio::piped()).spawn().expect("the tool starts");
+    let mut input = tool.stdin.take().expect("piped");
+    input.write_all(b"before\n").expect("it reads");
+    let mut printed = [0; 7];
+    tool.stdout.as_mut().expect("piped").read_exact(&mut printed).expect("printed");
+    assert_eq!(printed, *b"before\n");
+    kill(tool);
+    user.wait_for_loss_of_console();
+    assert_eq!(user.wait_for_end(1), 0);
+    assert_eq!(user.printed("rank-0.out").lines().last(), Some("over"));
+    drop(input);
     user.has_left_nothing(&alone);
 }

@@ -11,6 +11,7 @@ mod mpich;
 mod network;
 mod newcomers;
 mod slow_nodes;
+mod start;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

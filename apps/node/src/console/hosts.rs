@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 
 use anyhow::{Context as _, Result, bail};
+use clap::Args;
 use fampi_detector::protocol::envelope::Secret;
 
 use crate::daemon::{Language, write_secret};
@@ -113,13 +114,25 @@ pub(super) fn agent(command: Option<&str>) -> Vec<String> {
     command.unwrap_or("ssh -o BatchMode=yes").split_whitespace().map(str::to_owned).collect()
 }
 
+/// On which processors processes run.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct Processors {
+    /// Processors that each host has for this job, where that is not all that it has
+    #[arg(long, value_name = "N")]
+    cores: Option<u32>,
+    /// Let the system move processes between processors: without it each has cores of its own where
+    /// a host has enough
+    #[arg(long)]
+    unbound: bool,
+}
+
 /// What a daemon is executed by: this program, with the MPI at this prefix, for processes that
-/// speak so, with this library preloaded, and so many processors.
+/// speak so, with this library preloaded, and on these processors.
 pub(super) fn daemon(
     mpi: &Path,
     language: Language,
     preload: Option<&Path>,
-    cores: Option<u32>,
+    processors: Processors,
 ) -> Result<Vec<String>> {
     let program = env::current_exe().context("cannot find this program")?;
     let mpi = mpi.display();
@@ -127,7 +140,8 @@ pub(super) fn daemon(
     words.extend(preload.map(|preload| format!("LD_PRELOAD={}", preload.display())));
     words.extend([program.display().to_string(), "serve".to_owned(), format!("--mpi={mpi}")]);
     words.push(format!("--language={}", language.word()));
-    words.extend(cores.map(|cores| format!("--cores={cores}")));
+    words.extend(processors.cores.map(|cores| format!("--cores={cores}")));
+    words.extend(processors.unbound.then(|| "--unbound".to_owned()));
     words.insert(0, "env".to_owned());
     Ok(words)
 }

@@ -11,8 +11,9 @@ use clap::Args;
 use fampi_detector::protocol::envelope::Secret;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::hosts::{By, HostSlots, KeyFile, Starter, agent, daemon, own_address};
-use super::{Console, Node, START, listed, settings};
+use super::hosts::{By, HostSlots, KeyFile, Processors, Starter, agent, daemon, own_address};
+use super::input::Input;
+use super::{Console, INPUT, Node, START, listed, settings};
 use crate::daemon::Language;
 use crate::place;
 use crate::protocol::orders::{Order, Place, Plan};
@@ -45,9 +46,8 @@ pub struct Options {
     /// Put the processes on the hosts in turns
     #[arg(long)]
     in_turns: bool,
-    /// Processors that each host has for this job, where that is not all that it has
-    #[arg(long, value_name = "N")]
-    cores: Option<u32>,
+    #[command(flatten)]
+    processors: Processors,
     /// End the job after so many seconds, also when this console is gone
     #[arg(long, value_name = "SECONDS")]
     limit: Option<f64>,
@@ -95,7 +95,7 @@ impl Options {
 
     /// What a daemon of this job is executed by.
     fn daemon(&self) -> Result<Vec<String>> {
-        daemon(&self.mpi, self.language, self.preload.as_deref(), self.cores)
+        daemon(&self.mpi, self.language, self.preload.as_deref(), self.processors)
     }
 }
 
@@ -129,6 +129,8 @@ impl Console {
         for node in 0..self.nodes.len() {
             self.send(node, &Order::Go);
         }
+        let first = plan.space.places.first().map_or(0, |node| *node as usize);
+        self.input = Some((Input::start(&self.poll, INPUT)?, first));
         self.serve()
     }
 

@@ -6,6 +6,7 @@
 pub mod add;
 pub mod attach;
 mod hosts;
+mod input;
 pub mod jobs;
 pub mod launch;
 mod listed;
@@ -29,6 +30,7 @@ use crate::protocol::channel::CONSOLE;
 use crate::protocol::orders::{MAX_BYTES, Order, Place, Word};
 use crate::wire::Link;
 use hosts::By;
+use input::Input;
 use printer::Printer;
 
 /// How long the daemons have to start and to find each other.
@@ -38,6 +40,7 @@ const LEAVING: Duration = Duration::from_secs(2);
 /// Signals and agents are looked for so often.
 const TURN: Duration = Duration::from_millis(50);
 const LISTENER: u64 = 0;
+const INPUT: u64 = 1;
 
 /// A daemon, as the console sees it.
 #[derive(Debug, Default)]
@@ -65,6 +68,8 @@ struct Console {
     links: BTreeMap<u64, Link>,
     last: u64,
     printer: Option<Printer>,
+    /// What the first process reads, and the node that it is on.
+    input: Option<(Input, usize)>,
     signal: Arc<AtomicUsize>,
     /// Where others see this host.
     outside: Option<IpAddr>,
@@ -98,8 +103,9 @@ impl Console {
             secret,
             nodes,
             links: BTreeMap::new(),
-            last: LISTENER,
+            last: INPUT,
             printer: Some(Printer::start()),
+            input: None,
             signal,
             outside: None,
             by,
@@ -143,8 +149,10 @@ impl Console {
                     self.poll.add(&link, self.last)?;
                     self.links.insert(self.last, link);
                 }
+            } else if number == INPUT {
+                self.send_input();
             } else {
-                self.hear(number);
+                self.hear(number)?;
             }
         }
         for (node, stream, bytes) in self.printer.iter().flat_map(Printer::take_done) {
@@ -162,8 +170,16 @@ impl Console {
         Ok(())
     }
 
-    fn hear(&mut self, number: u64) {
-        let Some(mut link) = self.links.remove(&number) else { return };
+    /// Hands on what was read for the first process.
+    fn send_input(&mut self) {
+        let next = self.input.as_mut().and_then(|(it, at)| Some((it.next(&self.poll)?, *at)));
+        if let Some((bytes, at)) = next {
+            self.send(at, &Order::Input(bytes));
+        }
+    }
+
+    fn hear(&mut self, number: u64) -> Result<()> {
+        let Some(mut link) = self.links.remove(&number) else { return Ok(()) };
         link.read();
         let called = self.nodes.iter().position(|node| node.link == Some(number));
         let at = link.peer().map(|peer| peer.node.0 as usize).or(called);
@@ -173,7 +189,7 @@ impl Console {
         if let Some(at) = known {
             self.nodes[at].link = Some(number);
             while let Some(word) = link.take() {
-                self.obey(at, word, &link);
+                self.obey(at, word, &link)?;
             }
         }
         let is_stranger = link.peer().is_some() && known.is_none();
@@ -185,11 +201,13 @@ impl Console {
         } else {
             self.links.insert(number, link);
         }
+        Ok(())
     }
 
-    fn obey(&mut self, at: usize, word: Word, link: &Link) {
+    fn obey(&mut self, at: usize, word: Word, link: &Link) -> Result<()> {
         if let Word::Report(Report::Came(number, place)) = word {
-            return self.welcome(number as usize, place);
+            self.welcome(number as usize, place);
+            return Ok(());
         }
         let node = &mut self.nodes[at];
         match word {
@@ -205,6 +223,11 @@ impl Console {
                     printer.print(at, printed);
                 }
             }
+            Word::Taken(bytes) => {
+                if let Some((input, _)) = &mut self.input {
+                    input.note_taken(&self.poll, bytes)?;
+                }
+            }
             Word::Refused => self.is_refused = true,
             Word::Remark(text) => {
                 let remark = format!("{}: {text}", node.name);
@@ -216,7 +239,7 @@ impl Console {
             Word::Report(Report::Over(status, why)) => node.over = Some((status, why)),
             Word::Report(Report::Busy) => node.over = None,
             Word::Report(Report::Lost(lost, processes)) => {
-                let Some(lost) = self.nodes.get_mut(lost as usize) else { return };
+                let Some(lost) = self.nodes.get_mut(lost as usize) else { return Ok(()) };
                 // Each daemon tells of it.
                 if !std::mem::replace(&mut lost.is_reported, true) && !self.is_leaving {
                     lost.is_lost = true;
@@ -230,6 +253,7 @@ impl Console {
             | Word::Came => {}
             Word::Failed(why) => self.complaint = Some(format!("{}: {why}", node.name)),
         }
+        Ok(())
     }
 
     /// A node has joined, of which each daemon tells: it is called.

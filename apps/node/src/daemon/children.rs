@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 use fampi_detector::protocol::exits;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
+use super::shares::Shares;
 use crate::poll::Poll;
 use crate::protocol::orders::{Printed, Stream};
 use crate::protocol::{Process, space::Exit};
@@ -54,6 +55,8 @@ pub(super) struct Children {
     started: BTreeMap<u64, Started>,
     last: u64,
     is_paused: bool,
+    /// What each is bound to; nothing where nobody is to be bound.
+    shares: Option<Shares>,
 }
 
 /// The status with which a process says to exit, in its name: a rank that exits before its end ends
@@ -74,18 +77,36 @@ impl Children {
         number >= FIRST
     }
 
-    /// Starts a process, which is waited for from now on.
+    /// None yet; those of the launch are bound to processors, or nobody is.
+    pub(super) fn new(binds: bool) -> Self {
+        Self { shares: binds.then(Shares::default), ..Self::default() }
+    }
+
+    /// So many processes of the launch are about to be started.
+    pub(super) fn share(&mut self, processes: usize) -> Result<()> {
+        if let Some(shares) = &mut self.shares {
+            *shares = Shares::among(processes)?;
+        }
+        Ok(())
+    }
+
+    /// Starts a process, which is waited for from now on; its input, if this command pipes it.
     pub(super) fn start(
         &mut self,
         poll: &Poll,
         process: Process,
         mut command: Command,
-    ) -> Result<()> {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    ) -> Result<Option<OwnedFd>> {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0);
         fampi_pmix::die_with_parent(&mut command);
         let name = command.get_program().to_owned();
+        let bound = self.shares.as_mut().and_then(|shares| shares.bind(&process));
         let spawned = command.spawn();
+        drop(bound);
+        if spawned.is_err() {
+            self.unshare(&process);
+        }
         let mut child =
             spawned.with_context(|| format!("cannot start {}", name.to_string_lossy()))?;
         let pid = Pid::from_child(&child);
@@ -106,9 +127,10 @@ impl Children {
             *pipe = Some(Pipe { file: File::from(output), number: number + at });
         }
         poll.add(&descriptor, number)?;
+        let input = child.stdin.take().map(OwnedFd::from);
         let started = Started { process, child, descriptor, outputs: pipes, ends: None };
         self.started.insert(number, started);
-        Ok(())
+        Ok(input)
     }
 
     fn what(number: u64) -> (u64, What) {
@@ -138,9 +160,17 @@ impl Children {
                     }
                     let started = self.started.remove(&first);
                     let process = started.map(|it| it.forget(poll));
+                    process.iter().for_each(|it| self.unshare(it));
                     (printed, process.map(|it| (it, exit)))
                 }
             },
+        }
+    }
+
+    /// Its processors are free for another one.
+    fn unshare(&mut self, process: &Process) {
+        if let Some(shares) = &mut self.shares {
+            shares.note_end(process);
         }
     }
 

@@ -16,6 +16,7 @@ mod children;
 mod console;
 mod deaths;
 mod guests;
+mod input;
 mod job;
 mod links;
 mod output;
@@ -24,6 +25,7 @@ mod pmix;
 mod ranks;
 mod runtime;
 mod service;
+mod shares;
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -64,9 +66,17 @@ pub struct Options {
     /// Processors that the processes of this node may use; all of them without it
     #[arg(long)]
     pub cores: Option<u32>,
+    /// Let the system move these processes between processors
+    #[arg(long)]
+    pub unbound: bool,
 }
 
 impl Options {
+    /// True when processes are to be bound to processors: not to those that they may not all use.
+    fn binds(&self) -> bool {
+        !self.unbound && self.cores.is_none()
+    }
+
     /// The number of this node, unless it joins a job.
     fn number(&self) -> Result<Option<u32>> {
         if self.joins {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use super::children::Children;
 use super::console::Console;
 use super::deaths::Deaths;
 use super::guests::{Guests, wait_for_invitation};
+use super::input::Input;
 use super::job::View;
 use super::links::{Called, LISTENER, Links, Silence, host};
 use super::pmi::Pmi;
@@ -31,6 +32,7 @@ use crate::wire::Link;
 /// Numbers of what is waited for; links and processes have others.
 const SERVER: u64 = 0;
 const CONSOLE_LINK: u64 = 1;
+const INPUT: u64 = 3;
 /// How long after the time limit of a job it is ended here: the console is to be the first.
 const LATE: Duration = Duration::from_secs(1);
 /// What has to be done is looked for so often.
@@ -60,6 +62,7 @@ pub(super) struct Service {
     key: PathBuf,
     links: Links,
     children: Children,
+    input: Input,
     stage: Stage,
     /// What daemons have sent that were told to go before this one was.
     early: Vec<(Node, Message)>,
@@ -115,7 +118,8 @@ impl Service {
             joined: None,
             key: options.key.clone(),
             links,
-            children: Children::default(),
+            children: Children::new(options.binds()),
+            input: Input::default(),
             stage: Stage::Waiting,
             early: Vec::new(),
             me: Node(me),
@@ -157,7 +161,7 @@ impl Service {
         let mut ended = Vec::new();
         for number in numbers {
             match number {
-                SERVER => {}
+                SERVER | INPUT => {}
                 CONSOLE_LINK => self.obey(&mut out)?,
                 LISTENER => self.links.accept(&self.poll)?,
                 number if Children::owns(number) => ended.push(number),
@@ -217,6 +221,7 @@ impl Service {
                     self.look_around(out);
                 }
                 Order::Go => self.go(out),
+                Order::Input(bytes) => self.input.push(&bytes),
                 Order::Printed(..) | Order::Add(_) | Order::Join(_) => {}
                 Order::End(status) => match &mut self.stage {
                     Stage::Serving(_, daemon) => daemon.handle_end(status, "", out),
@@ -229,6 +234,7 @@ impl Service {
             }
         }
         if self.console.take_loss(&self.poll) && !self.is_over {
+            self.input.end();
             if !self.console.is_dispensable() {
                 // The console would have removed it.
                 let _ = std::fs::remove_file(&self.key);
@@ -361,6 +367,10 @@ impl Service {
             daemon.handle_end(124, &why, out);
         }
         self.guests.flush();
+        let taken = self.input.flush(&self.poll, INPUT)?;
+        if taken > 0 {
+            self.console.send(&Word::Taken(taken));
+        }
         self.console.feed();
         self.console.wait(&self.poll)?;
         self.children.pause(&self.poll, self.console.is_full())
@@ -440,19 +450,28 @@ impl Service {
         let (me, cores, place) = (self.me, self.cores, &self.place);
         let view = View { names: &names, me, cores, place };
         self.runtime.begin(space, view)?;
+        if space.spawner.is_none() {
+            self.children.share(space.ranks_on(me).count())?;
+        }
         let mut is_started = true;
         for rank in space.ranks_on(me) {
             let process = space.process(rank);
             let mut command = command(space, plan);
             self.deaths.show(&process, &mut command);
             let _until_started = self.runtime.prepare(space, rank, view, &mut command)?;
-            if let Err(failure) = self.children.start(&self.poll, process.clone(), command) {
-                is_started = false;
-                let bytes = format!("fampi-node: {failure:#}\n").into_bytes();
-                let stream = Stream { space: space.name.clone(), rank, is_error: true };
-                self.console.print(Printed { stream, bytes });
-                self.runtime.note_end(&process, daemon, out);
-                daemon.handle_exit(&process, Exit::NotStarted, out);
+            let is_first = rank == 0 && space.spawner.is_none();
+            command.stdin(if is_first { Stdio::piped() } else { Stdio::null() });
+            match self.children.start(&self.poll, process.clone(), command) {
+                Ok(Some(input)) => self.input.connect(input)?,
+                Ok(None) => {}
+                Err(failure) => {
+                    is_started = false;
+                    let bytes = format!("fampi-node: {failure:#}\n").into_bytes();
+                    let stream = Stream { space: space.name.clone(), rank, is_error: true };
+                    self.console.print(Printed { stream, bytes });
+                    self.runtime.note_end(&process, daemon, out);
+                    daemon.handle_exit(&process, Exit::NotStarted, out);
+                }
             }
         }
         daemon.handle_started(&space.name, is_started, out);

@@ -7,6 +7,8 @@
 //! daemon ◀── go ──────── console
 //! daemon ── output, reports ▶ console
 //! daemon ◀── printed ──── console    so much of the output is not lost with the console
+//! daemon ◀── input ────── console    for the first process
+//! daemon ── taken ─────▶ console     so much of it
 //! daemon ◀── end, leave ─ console
 //! ```
 //!
@@ -43,6 +45,8 @@ pub enum Word {
     Ready,
     /// A process has printed this.
     Output(Printed),
+    /// The first process has taken so many more bytes of its input.
+    Taken(u64),
     /// What happened.
     Report(Report),
     /// It cannot go on, for this reason.
@@ -88,6 +92,8 @@ pub enum Order {
     Go,
     /// So many more bytes of this have been printed.
     Printed(Stream, u64),
+    /// The console has read this, which is for the first process; without bytes nothing follows.
+    Input(Vec<u8>),
     /// End it, with this status.
     End(u8),
     /// Let this node join.

@@ -1,0 +1,77 @@
+//! What processes find when they are started: their input, and their processors.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::process::{Output, Stdio};
+use std::thread;
+
+use crate::alone::User;
+use crate::{fampi, said, text};
+
+/// A program of the system on so many ranks, which reads this.
+#[track_caller]
+fn run_with(input: &[u8], options: &[&str], program: &[&str]) -> Output {
+    // It builds the launcher.
+    drop(User::new());
+    let mut tool = fampi(options);
+    tool.arg("--").args(program);
+    tool.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tool = tool.spawn().expect("the tool starts");
+    let (mut writer, input) = (tool.stdin.take().expect("piped"), input.to_owned());
+    // Who does not read it all breaks the pipe.
+    let writer = thread::spawn(move || drop(writer.write_all(&input)));
+    let output = tool.wait_with_output().expect("waited for");
+    writer.join().expect("no panic");
+    assert!(output.status.success(), "{}", said(&output));
+    output
+}
+
+#[test]
+fn the_first_rank_reads_what_the_tool_is_given_and_the_others_nothing() {
+    let bytes: Vec<u8> = (0..5_000_000_u32).map(|at| (at % 251) as u8).collect();
+    for input in [&bytes[..], &bytes[..1], &[]] {
+        let output = run_with(input, &["-n", "3"], &["cat"]);
+        let length = output.stdout.len();
+        assert!(output.stdout == input, "{length} bytes instead of {}", input.len());
+    }
+}
+
+#[test]
+fn a_rank_that_does_not_read_its_input_ends_as_ever() {
+    let bytes = vec![b'\n'; 5_000_000];
+    let output = run_with(&bytes, &["-n", "2"], &["sh", "-c", "echo done"]);
+    assert_eq!(text(&output.stdout), "done\ndone\n");
+}
+
+/// The processors in a list as Linux prints it, `0-3,8`.
+fn processors(list: &str) -> BTreeSet<u32> {
+    let number = |text: &str| text.parse::<u32>().expect("a number");
+    let range = |text: &str| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        number(first)..=number(last)
+    };
+    list.trim().split(',').flat_map(range).collect()
+}
+
+/// What each of so many ranks may run on.
+fn allowed(options: &[&str]) -> Vec<BTreeSet<u32>> {
+    let program = ["grep", "Cpus_allowed_list", "/proc/self/status"];
+    let output = run_with(&[], options, &program);
+    let lists = text(&output.stdout);
+    lists.lines().map(|line| processors(line.split(':').nth(1).expect("a list"))).collect()
+}
+
+#[test]
+fn each_rank_has_processors_of_its_own_where_there_are_enough() {
+    let [all] = &allowed(&["-n", "1"])[..] else { panic!("one rank") };
+    let more = (all.len() + 1).to_string();
+    assert!(allowed(&["-n", &more]).iter().all(|its| its == all), "more ranks than processors");
+    let unbound = ["-n", "2", "--launcher-flag=--unbound"];
+    assert!(allowed(&unbound).iter().all(|its| its == all));
+    let both = allowed(&["-n", "2"]);
+    let [one, other] = &both[..] else { panic!("two ranks") };
+    // The processors of a machine may all be of one core.
+    let is_shared = one == all && other == all;
+    assert!(is_shared || one.is_disjoint(other) && one | other == *all, "{both:?}");
+    assert!(!is_shared || thread::available_parallelism().is_ok_and(|all| all.get() <= 2));
+}
