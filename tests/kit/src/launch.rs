@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 /// What makes ranks survive each other.
 pub const SURVIVING: &str = "--with-ft ulfm --mca async_mpi_finalize 1 --mca pml ob1 \
     --mca btl self,sm,tcp --mca coll ^han --mca coll_ftagree_era_topology 2";
-/// Names our own launcher, for an MPI whose own one ends the job when a rank dies: MPICH.
+/// Names our own launcher, if that is to be used: also for MPICH, whose own one ends the job when a
+/// rank dies.
 pub const OWN_LAUNCHER: &str = "FAMPI_TEST_LAUNCHER";
 const MARK: &str = "FAMPI_TEST_LAUNCH";
 /// Where Linux keeps memory that has a name.
@@ -171,6 +172,9 @@ impl Launch {
             // Where it writes which jobs there are. Without the second its end waits for the dead.
             command.env("XDG_STATE_HOME", &state).env("MPIR_CVAR_NO_COLLECTIVE_FINALIZE", "1");
             command.env("UCX_LOG_LEVEL", "error");
+            if self.surviving {
+                command.envs(surviving_variables());
+            }
         } else {
             command.env("LD_PRELOAD", mender());
         }
@@ -239,8 +243,12 @@ impl Launch {
             let limit = self.limit_seconds.to_string();
             let own = [&own, Path::new("launch"), Path::new("--mpi"), &prefix];
             words.extend(own.map(|word| word.to_string_lossy().into_owned()));
-            let flags = ["-n", &processes, "--language", "pmi", "--limit", &limit, "--"];
-            words.extend(flags.map(str::to_owned));
+            if prefix.join("bin/ompi_info").exists() {
+                words.extend(["--preload".to_owned(), mender().to_string_lossy().into_owned()]);
+            } else {
+                words.extend(["--language", "pmi"].map(str::to_owned));
+            }
+            words.extend(["-n", &processes, "--limit", &limit, "--"].map(str::to_owned));
         } else if !self.alone {
             words.push(launcher().to_string_lossy().into_owned());
             if self.surviving {
@@ -303,6 +311,14 @@ fn mender() -> PathBuf {
     let mut made = above.map(|folder| folder.join("target/libfampi_prterun.so"));
     let found = made.find(|path| path.is_file());
     found.expect("nothing mends the launcher in the tests: run `cargo fampi setup`")
+}
+
+/// What Open MPI's launcher tells its ranks by [`SURVIVING`].
+fn surviving_variables() -> Vec<(String, String)> {
+    let words: Vec<&str> = SURVIVING.split_whitespace().collect();
+    let named = |at: usize| (format!("OMPI_MCA_{}", words[at + 1]), words[at + 2].to_owned());
+    let given = (0..words.len()).filter(|at| words[*at] == "--mca").map(named);
+    given.chain([("OMPI_MCA_mpi_ft_enable".to_owned(), "1".to_owned())]).collect()
 }
 
 /// The launcher of our own, if it is to be used.

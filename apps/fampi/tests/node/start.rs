@@ -1,4 +1,5 @@
-//! What processes find when they are started: their input, and their processors.
+//! What processes find when they are started: their input, and their processors; and that who has
+//! started them may die.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -6,7 +7,7 @@ use std::process::{Output, Stdio};
 use std::thread;
 
 use crate::alone::User;
-use crate::{fampi, said, text};
+use crate::{application, fampi, said, text};
 
 /// A program of the system on so many ranks, which reads this.
 #[track_caller]
@@ -74,4 +75,16 @@ fn each_rank_has_processors_of_its_own_where_there_are_enough() {
     let is_shared = one == all && other == all;
     assert!(is_shared || one.is_disjoint(other) && one | other == *all, "{both:?}");
     assert!(!is_shared || thread::available_parallelism().is_ok_and(|all| all.get() <= 2));
+}
+
+/// Rank 0 has started the process that takes the place of rank 1, and dies after it.
+#[test]
+fn a_replacement_outlives_who_has_started_it() {
+    let program = application("minife");
+    let words = [&program.to_string_lossy(), "nx=20", "yaml=none"];
+    let whole = run_with(&[], &["-n", "4"], &words);
+    let kills = ["-n", "4", "--strict", "--kill", "1@iteration:20", "--kill", "0@iteration:40"];
+    let mended = run_with(&[], &kills, &words);
+    let digits = |output: &Output| text(&output.stdout).lines().last().map(str::to_owned);
+    assert_eq!(digits(&mended), digits(&whole), "{}", said(&mended));
 }

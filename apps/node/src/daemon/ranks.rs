@@ -17,6 +17,9 @@ use crate::protocol::{
 
 /// Where Open MPI says at which port a process meets who has started it.
 const PARENT_PORT: &str = "OMPI_PARENT_PORT";
+/// In the last key that new processes look up while they meet who has started them. That they are
+/// connected the daemon of a node is not told where all of them, and those, are there.
+const LAST_WORD: &str = ":activate:";
 
 /// An answer that a rank waits for.
 #[derive(Debug)]
@@ -125,9 +128,11 @@ impl Debts {
                 let ticket = self.owe(Owed::Done(answer));
                 daemon.handle_withdrawal(&ours(&who), &keys, ticket, out);
             }
-            Request::Lookup(_, keys, waits, answer) => {
+            Request::Lookup(who, keys, waits, answer) => {
                 let ticket = self.owe(Owed::Found(answer));
-                daemon.handle_lookup(Lookup { ticket, keys, waits }, out);
+                let is_last = keys.iter().any(|key| key.contains(LAST_WORD));
+                let meets = is_last.then_some(who.namespace);
+                daemon.handle_lookup(Lookup { ticket, keys, waits, meets }, out);
             }
             Request::Spawn(who, programs, answer) => {
                 let mut programs = programs.into_iter();

@@ -160,10 +160,14 @@ impl Daemon {
 
     /// The processes of a namespace go to meet who started them: from now on its life is their own.
     pub fn handle_joined(&mut self, name: &str, out: &mut Effects) {
+        self.join(name, out);
+        self.settle(out);
+    }
+
+    fn join(&mut self, name: &str, out: &mut Effects) {
         if self.spaces.get(name).is_some_and(|known| !known.joined) {
             self.tell(Fact::Joined(name.to_owned()), out);
         }
-        self.settle(out);
     }
 
     /// A process of this node has ended.

@@ -34,6 +34,8 @@ pub struct Lookup {
     pub keys: Vec<String>,
     /// It waits until all are there.
     pub waits: bool,
+    /// The namespace that has met who started it, once this is found.
+    pub meets: Option<String>,
 }
 
 /// Everything that is published, and who waits for what is not.
@@ -122,7 +124,7 @@ mod tests {
 
     fn lookup(ticket: u64, keys: &[&str], waits: bool) -> Lookup {
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
-        Lookup { ticket: Ticket(ticket), keys, waits }
+        Lookup { ticket: Ticket(ticket), keys, waits, meets: None }
     }
 
     #[test]

@@ -279,7 +279,7 @@ impl World {
             let ticket = self.ticket(at, "lookup");
             let keys = vec![format!("{port}:accept")];
             self.drive(at, |it, out| {
-                it.handle_lookup(Lookup { ticket, keys, waits: true }, out);
+                it.handle_lookup(Lookup { ticket, keys, waits: true, meets: None }, out);
             });
             self.connect(at, spawner, &space);
         }

@@ -45,9 +45,13 @@ impl Daemon {
             let read: Vec<EntryId> =
                 found.iter().filter(|entry| entry.once).map(|entry| entry.id).collect();
             let found = if found.is_empty() { Err(Failure::NotFound) } else { Ok(found) };
+            let meets = lookup.meets.filter(|_| found.is_ok());
             out.push(Effect::Answer(lookup.ticket, Answer::Found(found)));
             if !read.is_empty() {
                 self.tell(Fact::Removed(read), out);
+            }
+            if let Some(name) = meets {
+                self.join(&name, out);
             }
         }
         // Who started them, or one of them, is dead: nothing is published there any more.
@@ -165,9 +169,10 @@ impl Daemon {
 mod tests {
     use super::super::super::{
         Process, Ticket,
+        directory::Lookup,
         message::News,
         placement::Room,
-        space::{Program, Space},
+        space::{Exit, Program, Space},
     };
     use super::*;
 
@@ -205,5 +210,35 @@ mod tests {
             }
         }
         assert!(daemon.ending.is_none(), "{:?}", daemon.ending);
+    }
+
+    #[test]
+    fn new_processes_outlive_who_started_them_from_their_last_word_with_it_on() {
+        for (finds, expected) in [("port:accept", true), ("port:activate:recv:0", false)] {
+            let mut daemon = Daemon::new(Node(0), vec![Room { name: "a".into(), slots: 4 }]);
+            let space = |name: &str, spawner: Option<Process>| Space {
+                name: name.to_owned(),
+                places: vec![0, 0],
+                port: spawner.as_ref().map(|_| "port".to_owned()),
+                spawner,
+                program: Program::default(),
+            };
+            let spawner = Process { space: "job@1".into(), rank: 0 };
+            let mut out = Effects::new();
+            daemon.handle_launch(space("job@1", None), &mut out);
+            let fact = Fact::Spawned(space("job@2", Some(spawner.clone())));
+            daemon.tell(fact, &mut out);
+            let values = vec![(finds.to_owned(), Vec::new())];
+            daemon.handle_publication(&spawner, values, true, Ticket(1), &mut out);
+            let keys = vec![finds.to_owned()];
+            let meets = (finds != "port:accept").then(|| "job@2".to_owned());
+            let lookup = Lookup { ticket: Ticket(2), keys, waits: true, meets };
+            daemon.handle_lookup(lookup, &mut out);
+            assert!(out.contains(&Effect::Answer(Ticket(1), Answer::Done(Ok(())))));
+            out.clear();
+            daemon.handle_exit(&spawner, Exit::Signal(9), &mut out);
+            let is_killed = out.iter().any(|effect| matches!(effect, Effect::Kill(_)));
+            assert_eq!(is_killed, expected, "{out:?}");
+        }
     }
 }

@@ -156,7 +156,7 @@ impl Front {
             }
             Request::Lookup(name) => {
                 let ticket = self.owe(Owed::Port(who.clone()));
-                let lookup = Lookup { ticket, keys: vec![name], waits: false };
+                let lookup = Lookup { ticket, keys: vec![name], waits: false, meets: None };
                 daemon.handle_lookup(lookup, out);
             }
             Request::Spawn(wish) => {
