@@ -3,12 +3,13 @@
 import os
 import signal
 import sys
+import threading
 import time
 
 import numpy
 
 from fampi import futures
-from fampi.futures import MPIPoolExecutor
+from fampi.futures import MPIPoolExecutor, executor, service
 
 MARKS = os.environ.get("MARKS", "")
 HOW = "exit" if os.environ.get("HOW") == "exit" else signal.SIGTERM
@@ -141,6 +142,22 @@ def large():
         for array, doubled in zip(arrays, pool.map(double, arrays)):
             assert numpy.array_equal(2 * array, doubled)
         assert sum(pool.map(square, range(3000))) == sum(n * n for n in range(3000))
+
+
+def hasty():
+    """A wait that is over before it has begun ends, also behind something that was there."""
+    master = service.Master.__new__(service.Master)
+    master.inbox, master.waiting, master.is_over = type(executor._service.inbox)(), [], False
+
+    def wait():
+        for number in range(10_000):
+            master.inbox.put(number)
+            assert master.take(0) and not master.take(1e-9)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    waiting.join(30)
+    assert not waiting.is_alive() and len(master.waiting) == 10_000
 
 
 def deaths():

@@ -311,7 +311,9 @@ class Service:
     """The thread of rank 0, and what the program gives to it."""
 
     def __init__(self):
-        self.inbox, self.entered = queue.SimpleQueue(), threading.Event()
+        # No `SimpleQueue`: there a wait that is shorter than the system takes to begin it never ends
+        # (CPython 3.11).
+        self.inbox, self.entered = queue.Queue(), threading.Event()
         self.status, self.master = 0, None
         self.thread = threading.Thread(target=self.run, name="fampi.futures")
         self.thread.start()
