@@ -279,7 +279,7 @@ mod tests {
     fn record() -> Record {
         let program = Program::default();
         let (name, places) = ("fampi-1@1".into(), vec![0, 0]);
-        let space = Space { name, places, spawner: None, port: None, program };
+        let space = Space { name, places, program, ..Space::default() };
         let plan = Plan {
             nodes: Vec::new(),
             launched: 0,

@@ -1,14 +1,13 @@
 //! Nodes are lost in the middle of a solve, and no digit changes.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
 use crate::network::{self, Job, What, has_name_spaces};
-use crate::{application, fampi, said, text};
+use crate::{application, fampi, in_c, said, text};
 
 /// The last line, with the digits of the result, of a run that ended in order.
 #[track_caller]
@@ -187,20 +186,9 @@ fn a_node_that_is_lost_while_the_job_starts_ends_it_with_a_sentence_or_is_surviv
     }
 }
 
-/// A C program that was built with the compiler of the MPI.
-fn told() -> PathBuf {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("told");
-    let mut compiler = Command::new(root.join("target/mpi/bin/mpicc"));
-    compiler.arg("-o").arg(&program);
-    compiler.arg(root.join("apps/fampi/tests/node/told.c"));
-    assert!(compiler.status().expect("a compiler").success());
-    program
-}
-
 #[test]
 fn a_rank_that_leaves_by_exit_with_a_status_is_told_to_mpi() {
-    let output = fampi(&["-n", "4", "--"]).arg(told()).output().expect("the tool starts");
+    let output = fampi(&["-n", "4", "--"]).arg(in_c("told")).output().expect("the tool starts");
     let line = text(&output.stdout);
     // `MPIX_ERR_PROC_FAILED`.
     assert!(line.contains("class 75 after"), "{}", said(&output));

@@ -33,6 +33,17 @@ fn application(name: &str) -> PathBuf {
     built.into_iter().find(|file| file.is_file()).unwrap_or_else(|| name.into())
 }
 
+/// A program in C of this folder, built with the compiler of the MPI.
+fn in_c(name: &str) -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let mut compiler = Command::new(root.join("target/mpi/bin/mpicc"));
+    compiler.arg("-Wall").arg("-Werror").arg("-o").arg(&program);
+    compiler.arg(root.join(format!("apps/fampi/tests/node/{name}.c")));
+    assert!(compiler.status().expect("a compiler").success());
+    program
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -7,7 +7,8 @@ use std::process::{Output, Stdio};
 use std::thread;
 
 use crate::alone::User;
-use crate::{application, fampi, said, text};
+use crate::network::has_name_spaces;
+use crate::{application, fampi, in_c, said, text};
 
 /// A program of the system on so many ranks, which reads this.
 #[track_caller]
@@ -87,4 +88,21 @@ fn a_replacement_outlives_who_has_started_it() {
     let mended = run_with(&[], &kills, &words);
     let digits = |output: &Output| text(&output.stdout).lines().last().map(str::to_owned);
     assert_eq!(digits(&mended), digits(&whole), "{}", said(&mended));
+}
+
+#[test]
+fn several_programs_are_started_at_once_also_on_other_nodes() {
+    let program = in_c("several");
+    let program = program.to_str().expect("plain letters");
+    let nodes: &[&[&str]] = if has_name_spaces() { &[&[], &["--nodes", "3"]] } else { &[&[]] };
+    for options in nodes {
+        let output = run_with(&[], &[options, &["-n", "2"][..]].concat(), &[program]);
+        let said = text(&output.stdout);
+        let mut lines: Vec<&str> = said.lines().collect();
+        lines.sort_unstable();
+        // What each adds, the number of its program, and the sum; MPI gives a launch none or 0.
+        assert_eq!(lines.len(), 5, "{said}");
+        assert!(lines[..2].iter().all(|line| line.starts_with("1 ") && line.ends_with(" 122")));
+        assert_eq!(lines[2..], ["10 0 122", "10 0 122", "100 1 122"], "{said}");
+    }
 }

@@ -177,7 +177,8 @@ impl Console {
             said: Vec::new(),
         };
         let places = placement::of_launch(options.processes, &rooms, options.in_turns);
-        let space = Space { name: job.to_owned(), places, spawner: None, port: None, program };
+        let (name, others) = (job.to_owned(), Vec::new());
+        let space = Space { name, places, spawner: None, port: None, program, others };
         let environment = settings::environment(&options.mpi, options.language);
         let beat_milliseconds = settings::beat_milliseconds()?;
         let limit_milliseconds = options.limit.map(|seconds| (seconds * 1e3).ceil() as u64);

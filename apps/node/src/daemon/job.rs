@@ -3,7 +3,10 @@
 use fampi_pmix::{Info, Process, Value, key};
 
 use crate::place::Place;
-use crate::protocol::{Node, space::Space};
+use crate::protocol::{
+    Node,
+    space::{Program, Space},
+};
 
 /// A node as ranks know it.
 #[derive(Clone, Copy, Debug)]
@@ -45,11 +48,13 @@ pub(super) fn infos(space: &Space, view: View<'_>) -> Vec<Info> {
         Info::number(key::UNIVERSE_SIZE, size),
         Info::number(key::JOB_SIZE, size),
         Info::number(key::MAX_PROCESSES, size),
-        Info::number(key::JOB_APPLICATIONS, 1),
+        Info::number(key::JOB_APPLICATIONS, 1 + space.others.len() as u32),
         Info::text(key::SESSION_FOLDER, view.place.files.to_string_lossy()),
         Info::text(key::NAMESPACE_FOLDER, folder.to_string_lossy()),
-        Info::new(key::APPLICATION, Value::Infos(application(space, size))),
     ];
+    infos.extend((0..).zip(space.parts()).map(|(number, part)| {
+        Info::new(key::APPLICATION, Value::Infos(application(number, part)))
+    }));
     infos.extend(used.iter().map(|node| {
         let of_node = view.node(*node, space, ranks(*node));
         Info::new(key::NODE, Value::Infos(of_node))
@@ -63,13 +68,13 @@ pub(super) fn infos(space: &Space, view: View<'_>) -> Vec<Info> {
     infos
 }
 
-fn application(space: &Space, size: u32) -> Vec<Info> {
+fn application(number: u32, (first, size, program): (u32, u32, &Program)) -> Vec<Info> {
     vec![
-        Info::number(key::APPLICATION_NUMBER, 0),
+        Info::number(key::APPLICATION_NUMBER, number),
         Info::number(key::APPLICATION_SIZE, size),
-        Info::new(key::APPLICATION_LEADER, Value::Rank(0)),
-        Info::text(key::FOLDER, &space.program.folder),
-        Info::text(key::ARGUMENTS, space.program.words.join(" ")),
+        Info::new(key::APPLICATION_LEADER, Value::Rank(first)),
+        Info::text(key::FOLDER, &program.folder),
+        Info::text(key::ARGUMENTS, program.words.join(" ")),
     ]
 }
 
@@ -104,11 +109,13 @@ impl View<'_> {
     fn process(&self, rank: u32, space: &Space) -> Vec<Info> {
         let node = space.node_of(rank).unwrap_or(self.me);
         let before = space.ranks_on(node).take_while(|it| *it < rank).count() as u16;
+        let (number, _) = space.program_of(rank);
+        let first = number.checked_sub(1).map_or(0, |at| space.others[at].0);
         let mut infos = vec![
             Info::new(key::RANK, Value::Rank(rank)),
             Info::new(key::GLOBAL_RANK, Value::Rank(rank)),
-            Info::new(key::APPLICATION_RANK, Value::Rank(rank)),
-            Info::number(key::APPLICATION_NUMBER, 0),
+            Info::new(key::APPLICATION_RANK, Value::Rank(rank - first)),
+            Info::number(key::APPLICATION_NUMBER, number as u32),
             Info::new(key::LOCAL_RANK, Value::Small(before)),
             Info::new(key::NODE_RANK, Value::Small(before)),
             Info::number(key::NODE_ID, node.0),

@@ -135,13 +135,14 @@ impl Debts {
                 daemon.handle_lookup(Lookup { ticket, keys, waits, meets }, out);
             }
             Request::Spawn(who, programs, answer) => {
-                let mut programs = programs.into_iter();
-                let (Some(program), None) = (programs.next(), programs.next()) else {
+                let mut wishes = programs.into_iter().map(wish);
+                let Some(first) = wishes.next() else {
                     answer.give(&Err(pmix::Failure::NotSupported));
                     return;
                 };
+                let wish = Wish { others: wishes.collect(), ..first };
                 let ticket = self.owe(Owed::Spawned(answer));
-                daemon.handle_spawn(ours(&who), wish(program), ticket, out);
+                daemon.handle_spawn(ours(&who), wish, ticket, out);
             }
         }
     }
@@ -172,7 +173,7 @@ fn wish(asked: pmix::Program) -> Wish {
     let port = port.map(|(_, port)| port.trim_matches('"').to_owned());
     let folder = folder.unwrap_or_else(|| ".".to_owned());
     let program = Program { words, environment, folder, said: Vec::new() };
-    Wish { processes: asked.processes, hosts, port, program }
+    Wish { processes: asked.processes, hosts, port, program, others: Vec::new() }
 }
 
 #[cfg(test)]

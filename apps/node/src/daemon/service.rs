@@ -25,7 +25,7 @@ use crate::poll::Poll;
 use crate::protocol::channel::{CONSOLE, NEWCOMER};
 use crate::protocol::message::Message;
 use crate::protocol::orders::{Invitation, MAX_BYTES, Order, Place, Plan, Printed, Stream, Word};
-use crate::protocol::space::{Exit, Space};
+use crate::protocol::space::{Exit, Program, Space};
 use crate::protocol::{Effect, Effects, Failure, Refusal, Report, daemon::Daemon};
 use crate::wire::Link;
 
@@ -456,7 +456,7 @@ impl Service {
         let mut is_started = true;
         for rank in space.ranks_on(me) {
             let process = space.process(rank);
-            let mut command = command(space, plan);
+            let mut command = command(space.program_of(rank).1, plan);
             self.deaths.show(&process, &mut command);
             let _until_started = self.runtime.prepare(space, rank, view, &mut command)?;
             let is_first = rank == 0 && space.spawner.is_none();
@@ -480,8 +480,7 @@ impl Service {
 }
 
 /// What starts a process.
-fn command(space: &Space, plan: &Plan) -> Command {
-    let program = &space.program;
+fn command(program: &Program, plan: &Plan) -> Command {
     let mut words = program.words.iter();
     let mut command = Command::new(words.next().map_or("", String::as_str));
     command.args(words).env_clear();

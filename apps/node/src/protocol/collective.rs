@@ -129,6 +129,7 @@ mod tests {
             spawner: None,
             port: None,
             program: Program::default(),
+            others: Vec::new(),
         };
         let mut spaces = Spaces::default();
         spaces.add(Known::new(space, None)).expect("the first");

@@ -41,6 +41,8 @@ pub struct Wish {
     pub port: Option<String>,
     /// What each of them executes.
     pub program: Program,
+    /// More, which are started together with these, and whose ranks follow.
+    pub others: Vec<Wish>,
 }
 
 /// The daemon of a node.
@@ -246,15 +248,22 @@ impl Daemon {
         ticket: Ticket,
         out: &mut Effects,
     ) {
-        let Wish { processes, hosts, port, program } = wish;
-        let places =
-            placement::of_spawn(processes, &self.rooms, &self.members, &self.spaces, &hosts);
+        let Wish { processes, hosts, port, program, others } = wish;
+        let (mut wanted, mut later) = (vec![(processes, &hosts[..])], Vec::new());
+        let mut first = processes;
+        for Wish { processes, hosts, program, .. } in &others {
+            later.push((first, program.clone()));
+            wanted.push((*processes, hosts));
+            first += processes;
+        }
+        let places = placement::of_spawn(&wanted, &self.rooms, &self.members, &self.spaces);
         let name = self.new_name();
         let (Some(places), Some(name), None) = (places, name, &self.ending) else {
             out.push(Effect::Answer(ticket, Answer::Spawned(Err(Failure::NotStarted))));
             return self.settle(out);
         };
-        let space = Space { name: name.clone(), places, spawner: Some(spawner), port, program };
+        let (spawner, others) = (Some(spawner), later);
+        let space = Space { name: name.clone(), places, spawner, port, program, others };
         self.tell(Fact::Spawned(space), out);
         self.answer_when_heard(ticket, Some(name));
         self.settle(out);

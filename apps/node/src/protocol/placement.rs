@@ -34,31 +34,34 @@ pub fn of_launch(processes: u32, rooms: &[Room], in_turns: bool) -> Vec<u32> {
     places
 }
 
-/// The nodes of processes that a process starts: each goes to the living node that is least loaded
-/// for its size, the first of them if there are several, among those of these names, if any.
-/// Nothing when there is none.
+/// The nodes of processes that a process starts, so many each on nodes of these names, if any: each
+/// process goes to the living one of them that is least loaded for its size, the first if there are
+/// several. Nothing when there is none.
 pub fn of_spawn(
-    processes: u32,
+    wanted: &[(u32, &[String])],
     rooms: &[Room],
     members: &Membership,
     spaces: &Spaces,
-    names: &[String],
 ) -> Option<Vec<u32>> {
-    let wanted = |room: &Room| names.is_empty() || names.contains(&room.name);
     let is_open = |node| !members.is_lost(node) && !members.is_joining(node);
     let nodes = (0..).map(Node).zip(rooms);
-    let mut open: Vec<(Node, u64, u64)> = nodes
-        .filter(|(node, room)| is_open(*node) && wanted(room))
-        .map(|(node, room)| (node, spaces.load_of(node).into(), room.slots.max(1).into()))
+    let mut open: Vec<(Node, &Room, u64)> = nodes
+        .filter(|(node, _)| is_open(*node))
+        .map(|(node, room)| (node, room, spaces.load_of(node).into()))
         .collect();
+    let size = |room: &Room| u64::from(room.slots.max(1));
     let mut places = Vec::new();
-    for _ in 0..processes {
-        // Of the loads after one more, as fractions of the sizes.
-        let least = open.iter_mut().min_by(|(_, load, size), (_, other, others)| {
-            ((*load + 1) * *others).cmp(&((*other + 1) * *size))
-        })?;
-        least.1 += 1;
-        places.push(least.0.0);
+    for (processes, names) in wanted {
+        for _ in 0..*processes {
+            let named = |room: &Room| names.is_empty() || names.contains(&room.name);
+            let possible = open.iter_mut().filter(|(_, room, _)| named(room));
+            // Of the loads after one more, as fractions of the sizes.
+            let least = possible.min_by(|(_, room, load), (_, other, others_load)| {
+                ((*load + 1) * size(other)).cmp(&((*others_load + 1) * size(room)))
+            })?;
+            least.2 += 1;
+            places.push(least.0.0);
+        }
     }
     Some(places)
 }
@@ -94,13 +97,14 @@ mod tests {
             spawner: None,
             port: None,
             program: Program::default(),
+            others: Vec::new(),
         };
         let mut spaces = Spaces::default();
         spaces.add(Known::new(space, None)).expect("the first");
         let (rooms, mut members) = (rooms(&[2, 2, 2]), Membership::new(Node(1), 3));
         let of = |members: &Membership, names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            of_spawn(3, &rooms, members, &spaces, &names)
+            of_spawn(&[(3, &names)], &rooms, members, &spaces)
         };
         assert_eq!(of(&members, &[]), Some(vec![2, 0, 1]));
         assert_eq!(of(&members, &["n1"]), Some(vec![1, 1, 1]));

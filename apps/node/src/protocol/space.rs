@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{ALL, Node, Process};
 
 /// What is started: a program on some processes.
-#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub struct Space {
     /// Its name, which no other one of the job has.
     pub name: String,
@@ -20,6 +20,8 @@ pub struct Space {
     pub port: Option<String>,
     /// What to start.
     pub program: Program,
+    /// What to start from these ranks on, in ascending order, instead.
+    pub others: Vec<(u32, Program)>,
 }
 
 /// The number at the end of the name of a namespace that a node starts, after so many others; each
@@ -66,6 +68,22 @@ impl Space {
     pub fn ranks_on(&self, node: Node) -> impl Iterator<Item = u32> + Clone + '_ {
         let ranks = (0..).zip(&self.places);
         ranks.filter(move |(_, place)| **place == node.0).map(|(rank, _)| rank)
+    }
+
+    /// The programs, with the first rank and the number of ranks that execute each.
+    pub fn parts(&self) -> impl Iterator<Item = (u32, u32, &Program)> {
+        let size = self.places.len() as u32;
+        let ends = self.others.iter().map(|(first, _)| *first).chain([size]);
+        let first = [(0, &self.program)].into_iter();
+        let all = first.chain(self.others.iter().map(|(first, program)| (*first, program)));
+        all.zip(ends).map(|((first, program), end)| (first, end.saturating_sub(first), program))
+    }
+
+    /// The number of the program that a rank executes, and that.
+    pub fn program_of(&self, rank: u32) -> (usize, &Program) {
+        let number = self.others.iter().take_while(|(first, _)| *first <= rank).count();
+        let other = number.checked_sub(1).and_then(|at| self.others.get(at));
+        (number, other.map_or(&self.program, |(_, program)| program))
     }
 
     /// One of its processes.
@@ -338,7 +356,7 @@ mod tests {
         let of = |ends: &[End]| {
             let places = vec![0; ends.len()];
             let (name, program) = ("job".into(), Program::default());
-            let space = Space { name, places, spawner: None, port: None, program };
+            let space = Space { name, places, program, ..Space::default() };
             let mut known = Known::new(space, None);
             for (rank, end) in (0..).zip(ends) {
                 known.note_end(rank, *end);
@@ -351,5 +369,16 @@ mod tests {
         assert_eq!(of(&[End::Exited(0), End::Exited(3), End::Killed(9)]), 3);
         assert_eq!(of(&[End::Exited(3), End::Finished(0)]), 0, "one has ended in order");
         assert_eq!(of(&[End::Killed(9), End::Lost]), 137);
+    }
+
+    #[test]
+    fn ranks_of_several_programs_follow_each_other() {
+        let program = |word: &str| Program { words: vec![word.into()], ..Program::default() };
+        let others = vec![(2, program("b")), (3, program("c"))];
+        let space = Space { places: vec![0; 6], program: program("a"), others, ..Space::default() };
+        let parts = space.parts().map(|(first, size, program)| (first, size, &*program.words[0]));
+        assert_eq!(parts.collect::<Vec<_>>(), [(0, 2, "a"), (2, 1, "b"), (3, 3, "c")]);
+        let of = |rank| (space.program_of(rank).0, &*space.program_of(rank).1.words[0]);
+        assert_eq!([1, 2, 3, 5].map(of), [(0, "a"), (1, "b"), (2, "c"), (2, "c")]);
     }
 }

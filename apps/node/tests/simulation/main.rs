@@ -130,6 +130,7 @@ impl World {
             spawner: None,
             port: None,
             program: Program::default(),
+            others: Vec::new(),
         };
         let losses = dice.roll(nodes);
         let kills = dice.roll(3);

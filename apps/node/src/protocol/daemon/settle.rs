@@ -186,6 +186,7 @@ mod tests {
             spawner,
             port: None,
             program: Program::default(),
+            others: Vec::new(),
         };
         let rank = |rank| Process { space: "job@1".into(), rank };
         let mut out = Effects::new();
@@ -222,6 +223,7 @@ mod tests {
                 port: spawner.as_ref().map(|_| "port".to_owned()),
                 spawner,
                 program: Program::default(),
+                others: Vec::new(),
             };
             let spawner = Process { space: "job@1".into(), rank: 0 };
             let mut out = Effects::new();

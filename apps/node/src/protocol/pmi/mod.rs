@@ -267,6 +267,7 @@ mod tests {
             spawner: None,
             port: None,
             program: Program::default(),
+            others: Vec::new(),
         };
         front.admit(&space);
         daemon.handle_launch(space, &mut Effects::new());

@@ -275,7 +275,7 @@ mod tests {
             said: vec![("PARENT_ROOT_PORT_NAME".into(), "tag#0$connentry#20=".into())],
         };
         let hosts = vec!["one".into(), "two".into()];
-        let wish = Wish { processes: 2, hosts, port: None, program };
+        let wish = Wish { processes: 2, hosts, program, ..Wish::default() };
         assert_eq!(all(text), [Request::Spawn(wish), Request::Finalize]);
         let several = text.replace("totspawns=1", "totspawns=2");
         assert_eq!(all(&several)[0], Request::Unknown("spawn".into()));
