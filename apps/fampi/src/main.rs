@@ -68,7 +68,7 @@ mod status;
 mod stderr_filter;
 mod test;
 mod test_programs;
-mod tests_on_mpich;
+mod tests_under_node;
 mod trace;
 mod workspace;
 

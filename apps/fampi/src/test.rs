@@ -10,10 +10,11 @@ use fampi_kit::selection::AS_TESTS;
 
 use crate::cargo::{self, Program};
 use crate::installation::Family;
+use crate::launcher::Kind;
 use crate::refusal::Misuse;
 use crate::setup;
 use crate::test_programs;
-use crate::tests_on_mpich::{LEFT_OUT, TESTED};
+use crate::tests_under_node::{left_out, tested};
 use crate::workspace::Workspace;
 
 #[derive(Args)]
@@ -24,6 +25,10 @@ pub(crate) struct Options {
     /// The MPI to test with: with MPICH, what launches ranks, but for some tests that are named
     #[arg(long, value_enum, default_value_t)]
     mpi: Family,
+    /// Who starts the ranks: node, as always with --mpi mpich, runs what launches ranks itself, but
+    /// for tests that are named
+    #[arg(long, value_enum, default_value_t = Kind::Mpirun)]
+    launcher: Kind,
     /// For `cargo test`: names of tests, and after another `--` flags of the test programs
     #[arg(last = true, value_name = "ARGS")]
     arguments: Vec<OsString>,
@@ -35,8 +40,8 @@ fn profile(text: &str) -> Result<String, Misuse> {
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
-    if options.mpi == Family::Mpich {
-        return on_mpich(workspace, options);
+    if options.mpi == Family::Mpich || options.launcher == Kind::Node {
+        return under_node(workspace, options);
     }
     setup::ensure(workspace)?;
     let cargo = || {
@@ -60,8 +65,8 @@ fn status(cargo: &mut Command) -> Result<u8> {
 }
 
 /// Those that launch ranks, under our own launcher. What is left out is said at the end.
-fn on_mpich(workspace: &Workspace, options: &Options) -> Result<u8> {
-    let of_mpi = workspace.on(Family::Mpich);
+fn under_node(workspace: &Workspace, options: &Options) -> Result<u8> {
+    let of_mpi = workspace.on(options.mpi);
     setup::ensure(&of_mpi)?;
     let launcher = cargo::build(workspace, Program::node())?;
     let cargo = || {
@@ -73,18 +78,18 @@ fn on_mpich(workspace: &Workspace, options: &Options) -> Result<u8> {
         return status(cargo().args(&options.arguments));
     }
     cargo::build(&of_mpi, Program::observer())?;
-    for (words, what) in TESTED {
-        println!("{what}, on MPICH");
+    for (words, what) in tested(options.mpi) {
+        println!("{what}, on {}", options.mpi);
         let mut cargo = cargo();
-        cargo.args(words).arg("--");
-        cargo.args(LEFT_OUT.iter().flat_map(|(name, _)| ["--skip", name]));
+        cargo.args(*words).arg("--");
+        cargo.args(left_out(options.mpi).iter().flat_map(|(name, _)| ["--skip", name]));
         let status = status(&mut cargo)?;
         if status != 0 {
             return Ok(status);
         }
     }
-    println!("Left out on MPICH:");
-    for (name, why) in LEFT_OUT {
+    println!("Left out on {}:", options.mpi);
+    for (name, why) in left_out(options.mpi) {
         println!("  {name}: {why}");
     }
     Ok(0)

@@ -1,13 +1,35 @@
-//! What `fampi test --mpi mpich` runs, and what it leaves out: by name, each with its reason.
+//! What `fampi test` runs under the launcher of our own, on either MPI, and what it leaves out: by
+//! name, each with its reason.
 
-/// The words for `cargo test`, and what they select.
-pub(crate) const TESTED: [(&[&str], &str); 2] = [
-    (&["--package", "fampi-ffi"], "programs in C"),
-    (
-        &["-p", "minife", "-p", "lulesh", "-p", "hyperquicksort", "--test", "resilience"],
-        "the applications, by their last lines and digests",
-    ),
-];
+use crate::installation::Family;
+
+/// Words for `cargo test`, and what they select.
+type Tested = (&'static [&'static str], &'static str);
+/// The name of a test, or its beginning, and why it does not run.
+type LeftOut = (&'static str, &'static str);
+
+const PROGRAMS: Tested = (&["--package", "fampi-ffi"], "programs in C");
+const APPLICATIONS: Tested = (
+    &["-p", "minife", "-p", "lulesh", "-p", "hyperquicksort", "--test", "resilience"],
+    "the applications, by their last lines and digests",
+);
+const RANKS: Tested = (&["--package", "fampi", "--test", "mpi"], "the library on real ranks");
+
+/// What is run on this MPI.
+pub(crate) const fn tested(mpi: Family) -> &'static [Tested] {
+    match mpi {
+        Family::OpenMpi => &[RANKS, PROGRAMS, APPLICATIONS],
+        Family::Mpich => &[PROGRAMS, APPLICATIONS],
+    }
+}
+
+/// What of that is left out.
+pub(crate) const fn left_out(mpi: Family) -> &'static [LeftOut] {
+    match mpi {
+        Family::OpenMpi => ON_OPEN_MPI,
+        Family::Mpich => ON_MPICH,
+    }
+}
 
 const IN_CREATION: &str = "who dies inside MPI's own spawn, or its making of a communicator, holds \
                            up the others until the watchdog ends them";
@@ -24,8 +46,16 @@ const KEPT: &str =
     "MPICH ends no send to the dead, so a wait for it gives an error and the handle stays";
 const FORTRAN: &str = "the module for Fortran is built with Open MPI's compiler";
 
-/// Names of tests, or their beginnings, and why they do not run.
-pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
+const OTHER_WORDS: &str = "our launcher says so itself, in other words, before a rank can";
+
+const ON_OPEN_MPI: &[LeftOut] = &[
+    ("a_rank_leaves_the_end_of_mpi_that_does_not_return", LAUNCHER),
+    ("what_a_job_leaves_behind_is_seen", "our launcher chooses where MPI keeps its memory"),
+    ("a_death_before_mpi_has_started", OTHER_WORDS),
+    ("a_limit_that_makes_no_sense", OTHER_WORDS),
+];
+
+const ON_MPICH: &[LeftOut] = &[
     ("a_death_while_a_replacement_starts", IN_CREATION),
     ("a_new_process_that_dies_before_it_has_started", IN_CREATION),
     ("a_death_at_each_step_of_the_link", IN_CREATION),
