@@ -2,12 +2,12 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{IsTerminal, stderr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use fampi_kit::selection;
@@ -107,6 +107,11 @@ impl<'a> Program<'a> {
         Self { kind: "cdylib", ..Self::application("fampi-prterun") }
     }
 
+    /// True for those that a run needs beside the user's program.
+    fn is_helper(self) -> bool {
+        self.flag == "--bin" && self.needs_mpi
+    }
+
     pub(crate) fn example(name: &'a str) -> Self {
         Self { flag: "--example", kind: "example", ..Self::application(name) }
     }
@@ -169,7 +174,19 @@ pub(crate) fn build_within(
     timeout: Option<Duration>,
 ) -> Result<PathBuf> {
     let Program { flag, kind, name, needs_mpi, package, profile } = program;
-    workspace.sources()?;
+    let sources = workspace.sources();
+    if program.is_helper() {
+        let built = workspace.target().join(profile).join(name);
+        let manifests = |root: &Path| ["Cargo.toml", "Cargo.lock"].map(|file| root.join(file));
+        // Without a checkout it is the newest that there will be.
+        let is_good = sources
+            .as_ref()
+            .map_or_else(|_| built.is_file(), |root| is_newer(&built, &manifests(root)));
+        if is_good {
+            return Ok(built);
+        }
+    }
+    sources?;
     let watched = stderr().is_terminal();
     let step = (!watched).then(|| Step::begin(format!("build {name}")));
     let mut cargo = command(workspace);
@@ -227,9 +244,51 @@ pub(crate) fn build_within(
     built.with_context(|| format!("cargo built {name} but names no program"))
 }
 
+/// True when a program was built after all that it was built from, and these, were changed: as
+/// cargo would say, in a quarter of a second, which is longer than a job takes to start.
+fn is_newer(built: &Path, than: &[PathBuf]) -> bool {
+    let changed = |file: &Path| fs::metadata(file).and_then(|it| it.modified());
+    // Cargo writes beside it `built: file file …`.
+    let Ok(listed) = fs::read_to_string(built.with_extension("d")) else { return false };
+    let Some((_, files)) = listed.split_once(": ") else { return false };
+    let Ok(since) = changed(built) else { return false };
+    // A path with a blank is in two pieces, of which none is there.
+    let files = files.split_whitespace().map(Path::new);
+    let mut all = files.chain(than.iter().map(PathBuf::as_path));
+    all.all(|file| changed(file).is_ok_and(|at: SystemTime| at <= since))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_is_as_new_as_the_newest_of_its_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [built, source, manifest] =
+            ["built", "source.rs", "Cargo.toml"].map(|name| folder.path().join(name));
+        let write = |path: &Path, second: u64| {
+            fs::write(path, "").expect("written");
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
+            File::open(path).and_then(|file| file.set_modified(at)).expect("a file");
+        };
+        let is_new = || is_newer(&built, std::slice::from_ref(&manifest));
+        write(&built, 20);
+        write(&source, 10);
+        write(&manifest, 10);
+        assert!(!is_new(), "nothing says what it was built from");
+        let listed = format!("{}: {}\n", built.display(), source.display());
+        fs::write(built.with_extension("d"), listed).expect("written");
+        assert!(is_new());
+        write(&source, 30);
+        assert!(!is_new());
+        write(&source, 10);
+        write(&manifest, 30);
+        assert!(!is_new());
+        write(&manifest, 10);
+        fs::remove_file(&source).expect("removed");
+        assert!(!is_new());
+    }
 
     #[test]
     fn what_is_measured_or_is_for_another_mpi_is_built_alone_in_tests_too() {

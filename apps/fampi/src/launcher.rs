@@ -42,10 +42,9 @@ pub(crate) fn check_room(processes: u32) -> Result<(), Misuse> {
 }
 
 /// Who starts the ranks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// Open MPI's, which ends the job when a node is lost
-    #[default]
     Mpirun,
     /// Ours, under which a job survives the loss of any node
     Node,
@@ -191,6 +190,14 @@ pub(crate) fn flags(facts: &Facts) -> Vec<String> {
     flags
 }
 
+/// Where a batch system other than Slurm lists hosts, in a file.
+const LISTED: [&str; 2] = ["PBS_NODEFILE", "PE_HOSTFILE"];
+
+/// True when a batch system has given us hosts that our own launcher does not know of.
+pub(crate) fn is_allocated_to_mpirun() -> bool {
+    LISTED.iter().any(|name| env::var_os(name).is_some())
+}
+
 /// How many machines a batch system has given us.
 pub(crate) fn machines() -> usize {
     let number = |name| env::var(name).ok().and_then(|text: String| text.parse().ok());
@@ -204,7 +211,7 @@ pub(crate) fn machines() -> usize {
         )
     };
     let told = number("SLURM_JOB_NUM_NODES").or_else(|| number("SLURM_NNODES"));
-    told.or_else(|| listed("PBS_NODEFILE")).or_else(|| listed("PE_HOSTFILE")).unwrap_or(1)
+    told.or_else(|| LISTED.iter().find_map(|name| listed(name))).unwrap_or(1)
 }
 
 #[cfg(test)]

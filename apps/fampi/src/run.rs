@@ -37,8 +37,8 @@ Exit status: 0 only if ranks have finished in order and exited with 0, whoever d
 program that does not use fampi, if the launcher says so and no --kill has been carried out. 124 at
 the time limit. Otherwise a status that a rank or the launcher has ended with, or 1.
 
-With --launcher node a job goes on when this tool is killed by SIGKILL, or lost with its host: see
-`fampi jobs` and `fampi attach`.")]
+But for --launcher mpirun a job goes on when this tool is killed by SIGKILL, or lost with its host:
+see `fampi jobs` and `fampi attach`.")]
 pub(crate) struct Options {
     /// Ranks that take part from the beginning
     #[arg(short = 'n', long, value_name = "N", value_parser = launcher::ranks,
@@ -86,20 +86,22 @@ pub(crate) struct Options {
     /// The MPI, which `cargo fampi setup` has set up
     #[arg(long, value_enum, default_value_t)]
     mpi: Family,
-    /// Who starts the ranks: mpirun without it, and node with --mpi mpich
+    /// Who starts the ranks: without it node; or mpirun, if it is to get flags by --launcher-flag,
+    /// or a batch system other than Slurm has allocated hosts
     #[arg(long, value_enum)]
     launcher: Option<Kind>,
-    /// The hosts, and how many ranks each takes, in this order; needs --launcher node
+    /// The hosts, and how many ranks each takes, in this order; not for --launcher mpirun
     #[arg(long, value_name = "HOST:N,…", conflicts_with = "nodes")]
     hosts: Option<String>,
-    /// Lists the hosts, a line `HOST`, `HOST:N` or `HOST slots=N` for each; needs --launcher node
+    /// Lists the hosts, a line `HOST`, `HOST:N` or `HOST slots=N` for each; not for --launcher
+    /// mpirun
     #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "hosts"])]
     hostfile: Option<PathBuf>,
     /// Starts a daemon on a host: called as `COMMAND HOST WORDS…`, may return at once; `ssh`
     /// without it
     #[arg(long, value_name = "COMMAND", conflicts_with = "nodes")]
     agent: Option<String>,
-    /// Put the ranks on so many nodes, in turns, or by --launcher node one node after the other:
+    /// Put the ranks on so many nodes, one node after the other, or by --launcher mpirun in turns:
     /// name spaces of this machine, each with a network of its own, which take root
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = whole(1_u32..=64, "a number of nodes from 1 to 64"))]
@@ -170,9 +172,10 @@ impl Options {
     }
 
     fn launcher(&self) -> Kind {
+        let is_for_mpirun = !self.launcher_flags.is_empty() || launcher::is_allocated_to_mpirun();
         self.launcher.unwrap_or(match self.mpi {
-            Family::OpenMpi => Kind::Mpirun,
-            Family::Mpich => Kind::Node,
+            Family::OpenMpi if is_for_mpirun => Kind::Mpirun,
+            _ => Kind::Node,
         })
     }
 

@@ -62,6 +62,10 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     };
     let asked = asked.filter(|_| !is_of_wheel).map(asked_for).transpose()?;
     let mpi = apply(&workspace.on(family), asked, options.force, None)?;
+    if !workspace.is_inside_checkout() {
+        // A host without internet may be the next to run something.
+        cargo::build(workspace, Program::node())?;
+    }
     let real = fs::canonicalize(&mpi.prefix)?;
     eprintln!("fampi: {family} {} in {}: ready", mpi.facts.version, shown(&real));
     Ok(0)

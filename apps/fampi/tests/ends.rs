@@ -130,7 +130,8 @@ fn a_launcher_that_crashes_is_told_and_leaves_nothing_behind() {
          exec sleep {mark}"
     );
     let temporary = [("TMPDIR", folder.path().to_str().expect("plain letters"))];
-    let output = run(&["-n", "2", "--", "sh", "-c", &ranks], &temporary);
+    let words = ["--launcher", "mpirun", "-n", "2", "--", "sh", "-c", &ranks];
+    let output = run(&words, &temporary);
     has_failed(&output, "the launcher crashed (signal 11), and took the job with it");
     assert_eq!(output.status.code(), Some(128 + 11));
     let left: Vec<_> = fs::read_dir(folder.path()).expect("a folder").flatten().collect();

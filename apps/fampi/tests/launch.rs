@@ -17,10 +17,18 @@ fn fampi(arguments: &[&str]) -> Command {
     tool
 }
 
+const LAUNCHERS: [&str; 2] = ["node", "mpirun"];
+/// Tests of what happens to it have the ranks as its children.
+const MPIRUN: [&str; 2] = ["--launcher", "mpirun"];
+
 fn run(options: &[&str], script: &str) -> Output {
     let program = ["--", "sh", "-c", script];
     let mut tool = fampi(&["run", "--timeout", "60"]);
     tool.args(options).args(program).output().expect("the tool starts")
+}
+
+fn run_by(launcher: &str, options: &[&str], script: &str) -> Output {
+    run(&[&["--launcher", launcher], options].concat(), script)
 }
 
 fn said(output: &Output) -> String {
@@ -34,36 +42,43 @@ fn rounds() -> u64 {
 
 #[test]
 fn the_status_of_a_living_rank_is_passed_on() {
-    assert_eq!(run(&["-n", "2"], "exit 0").status.code(), Some(0));
-    assert_eq!(run(&["-n", "2"], "exit 5").status.code(), Some(5));
+    for launcher in LAUNCHERS {
+        assert_eq!(run_by(launcher, &["-n", "2"], "exit 0").status.code(), Some(0));
+        assert_eq!(run_by(launcher, &["-n", "2"], "exit 5").status.code(), Some(5));
+    }
 }
 
 #[test]
 fn a_time_limit_ends_every_process() {
-    let begun = Instant::now();
-    let mut tool = fampi(&["run", "-n", "3", "--timeout", "1", "--", "sleep", "1000.125"]);
-    let output = tool.output().expect("the tool starts");
-    assert_eq!(output.status.code(), Some(124), "{}", said(&output));
-    assert!(begun.elapsed() < Duration::from_secs(20));
-    assert!(!sleeps("1000.125"));
+    for launcher in LAUNCHERS {
+        let begun = Instant::now();
+        let mut tool = fampi(&["run", "--launcher", launcher, "-n", "3", "--timeout", "1"]);
+        let output = tool.args(["--", "sleep", "1000.125"]).output().expect("the tool starts");
+        assert_eq!(output.status.code(), Some(124), "{}", said(&output));
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        assert!(!sleeps("1000.125"));
+    }
 }
 
 #[test]
 fn a_signal_ends_every_process_and_becomes_the_status() {
-    let mut tool = fampi(&["run", "-n", "2", "--", "sleep", "1000.25"]);
-    let mut tool = tool.stderr(Stdio::null()).spawn().expect("the tool starts");
-    wait_until("the ranks run", || sleeps("1000.25"));
-    let interrupt = Command::new("kill").args(["-INT", &tool.id().to_string()]).status();
-    assert!(interrupt.expect("kill starts").success());
-    assert_eq!(tool.wait().expect("waited for").code(), Some(130));
-    assert!(!sleeps("1000.25"));
+    for launcher in LAUNCHERS {
+        let mut tool = fampi(&["run", "--launcher", launcher, "-n", "2", "--", "sleep", "1000.25"]);
+        let mut tool = tool.stderr(Stdio::null()).spawn().expect("the tool starts");
+        wait_until("the ranks run", || sleeps("1000.25"));
+        let interrupt = Command::new("kill").args(["-INT", &tool.id().to_string()]).status();
+        assert!(interrupt.expect("kill starts").success());
+        assert_eq!(tool.wait().expect("waited for").code(), Some(130));
+        assert!(!sleeps("1000.25"));
+    }
 }
 
 #[test]
 fn a_launcher_that_crashes_leaves_nothing_that_the_next_one_could_stumble_over() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let script = "echo $PMIX_SERVER_TMPDIR; sleep 0.5; kill -SEGV $PPID; sleep 1000.625";
-    let mut tool = fampi(&["run", "-n", "1", "--timeout", "60", "--", "sh", "-c", script]);
+    let mut tool = fampi(&[&["run"], &MPIRUN[..], &["-n", "1", "--timeout", "60"]].concat());
+    tool.args(["--", "sh", "-c", script]);
     let output = tool.env("TMPDIR", folder.path()).output().expect("the tool starts");
     assert_eq!(output.status.code(), Some(139), "{}", said(&output));
     // Where it had its files: in a folder that no other launcher has.
@@ -78,8 +93,8 @@ fn a_launcher_that_crashes_leaves_nothing_that_the_next_one_could_stumble_over()
 fn kill_the_tool(moment: impl FnOnce(&dyn Fn() -> Vec<String>)) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let entry = format!("TMPDIR={}", folder.path().display());
-    let mut tool = fampi(&["run", "-n", "2", "--", "sleep", "1000.5"]);
-    tool.env("TMPDIR", folder.path());
+    let mut tool = fampi(&["run"]);
+    tool.args(MPIRUN).args(["-n", "2", "--", "sleep", "1000.5"]).env("TMPDIR", folder.path());
     let mut tool = tool.stderr(Stdio::null()).spawn().expect("the tool starts");
     moment(&|| processes_with(&entry));
     tool.kill().expect("killed");
@@ -148,24 +163,28 @@ fn a_guard_ends_only_the_session_that_it_was_told_of_and_only_if_it_was_left_alo
 
 #[test]
 fn a_run_that_is_over_leaves_no_guard_and_no_folder() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut tool = fampi(&["run", "-n", "2", "--", "true"]);
-    let output = tool.env("TMPDIR", folder.path()).output().expect("the tool starts");
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    let entry = format!("TMPDIR={}", folder.path().display());
-    assert_eq!(processes_with(&entry), [""; 0]);
-    assert_eq!(content(folder.path()), [""; 0]);
+    for launcher in LAUNCHERS {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut tool = fampi(&["run", "--launcher", launcher, "-n", "2", "--", "true"]);
+        let output = tool.env("TMPDIR", folder.path()).output().expect("the tool starts");
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let entry = format!("TMPDIR={}", folder.path().display());
+        assert_eq!(processes_with(&entry), [""; 0]);
+        assert_eq!(content(folder.path()), [""; 0]);
+    }
 }
 
 #[test]
 fn a_rank_dies_on_time_and_the_others_live() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().display();
-    let script = report("ok", &format!("sleep 4; touch {path}/$PMIX_RANK"));
-    let output = run(&["-n", "3", "--kill", "1@1s"], &script);
-    let lived = |rank: &str| Path::new(folder.path()).join(rank).exists();
-    assert!(lived("0") && !lived("1") && lived("2"), "{}", said(&output));
-    assert_eq!(output.status.code(), Some(0));
+    for launcher in LAUNCHERS {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().display();
+        let script = report("ok", &format!("sleep 4; touch {path}/$PMIX_RANK"));
+        let output = run_by(launcher, &["-n", "3", "--kill", "1@1s"], &script);
+        let lived = |rank: &str| Path::new(folder.path()).join(rank).exists();
+        assert!(lived("0") && !lived("1") && lived("2"), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(0));
+    }
 }
 
 #[test]
@@ -215,41 +234,49 @@ fn two(first: &str, second: &str) -> String {
 
 #[test]
 fn a_run_in_which_nobody_finished_in_order_has_failed() {
-    let output = run(&["-n", "2"], &report("running", "kill -KILL $$"));
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("nobody survived"), "{}", said(&output));
-    assert_eq!(run(&["-n", "2"], &report("ok", "kill -KILL $$")).status.code(), Some(0));
-    // Nor is a spare that was not needed a survivor.
-    let script = two(&report("running", "kill -KILL $$"), &report("unused", "exit 0"));
-    let output = run(&["-n", "2"], &script);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("1 process was never needed"), "{}", said(&output));
+    for launcher in LAUNCHERS {
+        let run = |script: &str| run_by(launcher, &["-n", "2"], script);
+        let output = run(&report("running", "kill -KILL $$"));
+        // Open MPI's launcher calls that an orderly end.
+        let status = if launcher == "mpirun" { 1 } else { 128 + 9 };
+        assert_eq!(output.status.code(), Some(status), "{}", said(&output));
+        assert!(said(&output).contains("nobody survived"), "{}", said(&output));
+        assert_eq!(run(&report("ok", "kill -KILL $$")).status.code(), Some(0));
+        // Nor is a spare that was not needed a survivor.
+        let script = two(&report("running", "kill -KILL $$"), &report("unused", "exit 0"));
+        let output = run(&script);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains("1 process was never needed"), "{}", said(&output));
+    }
 }
 
 #[test]
 fn a_survived_death_that_the_launcher_ends_with_is_no_failure() {
-    let script = two(&report("ok", "exit 0"), &report("running", "exit 137"));
-    let output = run(&["-n", "2"], &script);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert!(said(&output).contains("1 process died without a --kill"), "{}", said(&output));
-    let script = two(&report("'ok 3'", "exit 3"), &report("running", "exit 137"));
-    let status = run(&["-n", "2"], &script).status.code();
-    assert_eq!(status, Some(3));
-    // Without reports nothing better is known.
-    assert_eq!(run(&["-n", "2"], "exit 137").status.code(), Some(137));
+    for launcher in LAUNCHERS {
+        let run = |script: &str| run_by(launcher, &["-n", "2"], script);
+        let output = run(&two(&report("ok", "exit 0"), &report("running", "exit 137")));
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        assert!(said(&output).contains("1 process died without a --kill"), "{}", said(&output));
+        let script = two(&report("'ok 3'", "exit 3"), &report("running", "exit 137"));
+        assert_eq!(run(&script).status.code(), Some(3));
+        // Without reports nothing better is known.
+        assert_eq!(run("exit 137").status.code(), Some(137));
+    }
 }
 
 #[test]
 fn a_status_that_a_rank_chose_is_passed_on_also_among_reports() {
-    let script = two(&report("ok", "exit 5"), &report("ok", "exit 0"));
-    let output = run(&["-n", "2"], &script);
-    assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+    for launcher in LAUNCHERS {
+        let script = two(&report("ok", "exit 5"), &report("ok", "exit 0"));
+        let output = run_by(launcher, &["-n", "2"], &script);
+        assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+    }
 }
 
 #[test]
 fn a_launcher_that_crashes_at_the_very_end_does_not_spoil_the_run() {
     let script = two(&report("ok", "exit 0"), &report("ok", "sleep 0.5; kill -SEGV $PPID"));
-    let output = run(&["-n", "2"], &script);
+    let output = run_by("mpirun", &["-n", "2"], &script);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert!(said(&output).contains("finished in order"), "{}", said(&output));
 }
@@ -260,7 +287,7 @@ fn a_launcher_that_does_not_end_when_its_ranks_have_is_ended() {
     let stop = report("'ok 3'", "sleep 1; kill -STOP $PPID");
     let script = two(&report("ok", "sleep 0.5"), &stop);
     let begun = Instant::now();
-    let output = run(&["-n", "2"], &script);
+    let output = run_by("mpirun", &["-n", "2"], &script);
     assert!(begun.elapsed() < Duration::from_secs(50), "the time limit had to end it");
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(said(&output).contains("the launcher went on"), "{}", said(&output));
@@ -269,7 +296,7 @@ fn a_launcher_that_does_not_end_when_its_ranks_have_is_ended() {
 #[test]
 fn a_launcher_whose_ranks_were_gone_before_they_were_seen_is_ended() {
     let begun = Instant::now();
-    let output = run(&["-n", "2"], "kill -STOP $PPID; exit 3");
+    let output = run_by("mpirun", &["-n", "2"], "kill -STOP $PPID; exit 3");
     assert!(begun.elapsed() < Duration::from_secs(50), "the time limit had to end it");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("the launcher went on"), "{}", said(&output));
@@ -278,7 +305,7 @@ fn a_launcher_whose_ranks_were_gone_before_they_were_seen_is_ended() {
 #[test]
 fn a_launcher_that_crashes_in_the_middle_does() {
     let crash = report("ok", "sleep 0.5; kill -SEGV $PPID");
-    let output = run(&["-n", "2"], &two(&crash, &report("running", "sleep 1000.75")));
+    let output = run_by("mpirun", &["-n", "2"], &two(&crash, &report("running", "sleep 1000.75")));
     assert_eq!(output.status.code(), Some(139), "{}", said(&output));
     assert!(said(&output).contains("1 process still ran"), "{}", said(&output));
     assert!(!sleeps("1000.75"));

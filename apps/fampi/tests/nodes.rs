@@ -1,4 +1,4 @@
-//! Several nodes: name spaces of this machine, which take root.
+//! Several nodes under Open MPI's launcher: name spaces of this machine, which take root.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 /// Runs `minife` on four ranks, with these options of `fampi run`.
 fn minife(options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fampi"));
-    command.args(["run", "--timeout", "100", "-n", "4"]).args(options);
+    command.args(["run", "--launcher", "mpirun", "--timeout", "100", "-n", "4"]).args(options);
     let built = Path::new(env!("CARGO_BIN_EXE_fampi")).with_file_name("minife");
     // As the tests of the workspace have built it; or its name, and the tool builds it.
     let program = if built.is_file() { built } else { "minife".into() };

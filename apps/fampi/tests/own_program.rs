@@ -44,6 +44,12 @@ fn home_with_mpi() -> tempfile::TempDir {
     for name in ["mpi.json", "libfampi_prterun.so"] {
         fs::copy(checkout().join("target").join(name), data.join(name)).expect("copied");
     }
+    // Set up there, too: as it is, if the tests have built it.
+    fs::create_dir(data.join("release")).expect("made");
+    let built = Path::new(env!("CARGO_BIN_EXE_fampi"));
+    for name in ["fampi-node", "fampi-node.d"] {
+        let _ = fs::copy(built.with_file_name(name), data.join("release").join(name));
+    }
     home
 }
 

@@ -12,9 +12,7 @@ def test_blocks_without_a_death(launch):
     ("", 4), ("50:2", 3), ("20:1 20:3", 2), ("20:1 60:0:exit", 2),
 ])
 def test_a_ring_goes_on_when_ranks_die(launch, plan, living):
-    # The launcher tells of the first status that is not 0, and a signal that was survived has none.
-    status = 3 if "exit" in plan else 0
-    job = launch(4, "ring.py", KILL_PLAN=plan).expect(living, "200 rounds", status)
+    job = launch(4, "ring.py", KILL_PLAN=plan).expect(living, "200 rounds")
     alive = sorted(int(line.split(":")[0]) for line in job.lines())
     for place, line in enumerate(job.lines()):
         assert line.endswith(f" {alive[place - 1]} on the left"), str(job)

@@ -6,7 +6,8 @@ MODULE = "fampi.futures"
 
 
 def test_a_pool_whose_workers_live(launch):
-    launch(4, "pools.py", "again", "interface", "errors", "large", module=MODULE).expect(4)
+    launch(4, "pools.py", "again", "interface", "errors", "large", "hasty",
+           module=MODULE).expect(5)
 
 
 @pytest.mark.parametrize("what", [["deaths"], ["poison", "initializer"], ["idle"]])
@@ -16,11 +17,7 @@ def test_a_pool_outlives_its_workers(launch, tmp_path, what):
 
 
 def test_a_pool_outlives_workers_that_leave(launch, tmp_path):
-    # Otherwise the launcher ends a job of which half has left with a status.
-    words = ["--prtemca", "state_base_error_non_zero_exit", "0"]
-    flags = [f"--launcher-flag={word}" for word in words]
-    job = launch(4, "pools.py", "deaths", module=MODULE, flags=flags, MARKS=str(tmp_path), HOW="exit")
-    assert "passed deaths" in job.output and job.status in (0, 3), str(job)
+    launch(4, "pools.py", "deaths", module=MODULE, MARKS=str(tmp_path), HOW="exit").expect(1)
 
 
 def test_the_results_of_a_pool_are_those_without_deaths(launch, tmp_path):

@@ -5,14 +5,14 @@ import pytest
 
 def test_jacobi_has_the_same_digits_whoever_dies(launch):
     undisturbed = launch(4, "jacobi.py").expect(1, "4 ranks, 300 steps").output
-    for flags, plan, status in [
-        (["--kill", "1@step:150"], "", 0),
-        (["--kill", "0@step:1", "--spares", "1"], "", 0),
-        ([], "20:2 299:0", 0),
-        ([], "40:1:exit 41:3", 3),
+    for flags, plan in [
+        (["--kill", "1@step:150"], ""),
+        (["--kill", "0@step:1", "--spares", "1"], ""),
+        ([], "20:2 299:0"),
+        ([], "40:1:exit 41:3"),
     ]:
         job = launch(4, "jacobi.py", flags=flags, KILL_PLAN=plan)
-        job.expect(1, "4 ranks, 300 steps", status)
+        job.expect(1, "4 ranks, 300 steps")
         assert job.output == undisturbed, f"{undisturbed}{job}"
 
 
