@@ -297,10 +297,11 @@ fn slow_spawn(it: &Observed) -> Option<(Weight, String)> {
 fn several_machines(it: &Observed) -> Option<(Weight, String)> {
     (it.machines > 1).then(|| {
         let text = format!(
-            "a launch here has {} machines: ranks watch those of their own machine only, so that \
-             a death on another one is known after 16 to 50 ms, and never after an exit with \
-             another status than 0: `fampi run --observer` tells of all of them; without it, let \
-             ranks die by a signal, and set a time limit on every wait.",
+            "a launch here has {} machines: under mpirun ranks watch those of their own machine \
+             only, so that a death on another one is known after 16 to 50 ms, and never after an \
+             exit with another status than 0. The daemons of `cargo fampi run` tell of all of \
+             them; so does --observer beside mpirun. Without either, let ranks die by a \
+             signal, and set a time limit on every wait.",
             it.machines
         );
         (Weight::Care, text)
@@ -363,9 +364,9 @@ fn exit_that_is_not_seen(it: &Observed) -> Option<(Weight, String)> {
 const LEAVES: &str = "a process that leaves with a status other than 0, without finalize";
 
 const HALF_LEAVES: &str = "\
-    half of the processes, or one of two, that leave with a status other than 0: the launcher \
-    counts each twice and ends the job. `--launcher-flag=--prtemca \
-    --launcher-flag=state_base_error_non_zero_exit --launcher-flag=0` prevents that.";
+    half of the processes, or one of two, that leave with a status other than 0, under mpirun: it \
+    counts each twice and ends the job. Start with `cargo fampi run`, or add `--prtemca \
+    state_base_error_non_zero_exit 0`.";
 
 fn plain_launch(it: &Observed) -> Option<(Weight, String)> {
     (!Observed::works(&it.plain, "shrink")).then(|| {
@@ -384,8 +385,9 @@ fn plain_launch(it: &Observed) -> Option<(Weight, String)> {
 }
 
 const NODE_LOSS: &str = "\
-    the loss of a whole node: the launcher of this MPI ends the job together with its daemon. \
-    Keep checkpoints outside the job if nodes may fail.";
+    the loss of a whole node under mpirun, which ends the job together with its daemon. Under \
+    `cargo fampi run` a job outlives it: ask for a node more than the ranks fill, for their \
+    replacements, and Slurm for --no-kill; a firewall has to let the nodes call each other.";
 
 const SILENCE: &str = "\
     a process that lives but does not answer: that is no death. `fampi run --hung SECONDS` makes \

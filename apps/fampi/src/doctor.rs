@@ -96,7 +96,8 @@ fn describe(mpi: &Installation) {
     println!("            fault tolerance (ULFM) {built_in}");
     let flags = launcher::flags(&mpi.facts).join(" ");
     let mender = mpi.mender().map(|file| format!("LD_PRELOAD={} ", shown(&file)));
-    println!("launcher    {}{} {flags}", mender.unwrap_or_default(), shown(&mpi.mpirun()));
+    println!("launcher    our own, by `cargo fampi run`; or");
+    println!("            {}{} {flags}", mender.unwrap_or_default(), shown(&mpi.mpirun()));
     if let Some(daemon) = mpi.mender().and_then(|file| launcher::mended_daemon(&file)) {
         println!("            and on several nodes {}='{daemon}'", launcher::DAEMONS);
     }
