@@ -222,7 +222,7 @@ fn deaths_are_survived_or_not_as_they_were_tried() {
 fn what_no_machine_survives_is_always_said() {
     let rows = [
         ("half of the ranks leave", "state_base_error_non_zero_exit"),
-        ("the loss of a node", "checkpoints"),
+        ("the loss of a node", "`cargo fampi run` a job outlives it"),
         ("a process that does not answer", "time limit"),
         ("threads", "one thread"),
         ("windows, files and topologies", "yourself"),
