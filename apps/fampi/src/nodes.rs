@@ -213,14 +213,22 @@ fn folder(name: &str) -> PathBuf {
 /// Kills what runs in a name space, or the programs of this name.
 pub(crate) fn kill_in(name: &str, program: Option<&str>) {
     for pid in processes_in(name) {
-        let is_it = |program| {
-            let runs = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero()));
-            runs.is_ok_and(|runs| runs.trim_end() == program)
-        };
-        if program.is_none_or(is_it) {
+        if program.is_none_or(|program| runs(pid).is_some_and(|it| it == program)) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }
+}
+
+/// True when ranks run in a name space.
+pub(crate) fn has_ranks(name: &str) -> bool {
+    let is_rank = |it: String| !["fampi-node", "fampi-observer"].contains(&&*it);
+    processes_in(name).into_iter().any(|pid| runs(pid).is_some_and(is_rank))
+}
+
+/// What a process runs.
+fn runs(pid: Pid) -> Option<String> {
+    let runs = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).ok()?;
+    Some(runs.trim_end().to_owned())
 }
 
 /// What runs in a name space.

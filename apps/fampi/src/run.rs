@@ -101,6 +101,11 @@ pub(crate) struct Options {
     /// without it
     #[arg(long, value_name = "COMMAND", conflicts_with = "nodes")]
     agent: Option<String>,
+    /// When the network between hosts is cut, go on in the larger part (`majority`), which is what
+    /// happens without it, or in each, however small (`any`): for networks of which it is known
+    /// that silence is a dead host, as two parts may write the same results
+    #[arg(long, value_name = "WHICH", value_parser = ["majority", "any"])]
+    partition: Option<String>,
     /// Put the ranks on so many nodes, one node after the other, or by --launcher mpirun in turns:
     /// name spaces of this machine, each with a network of its own, which take root
     #[arg(long, value_name = "N", allow_negative_numbers = true,
@@ -154,6 +159,11 @@ impl Options {
                           node, or name hosts by --launcher-flag=--host --launcher-flag=a:2,b:4";
             return Err(Misuse(advice.to_owned()));
         }
+        if self.partition.is_some() && self.launcher() == Kind::Mpirun {
+            let advice = "mpirun ends the job when the network is cut: leave --partition out, or \
+                          add --launcher node";
+            return Err(Misuse(advice.to_owned()));
+        }
         if self.agent.is_some() && !has_hosts {
             let advice = "--agent starts daemons on hosts: name them by --hosts or --hostfile";
             return Err(Misuse(advice.to_owned()));
@@ -201,6 +211,7 @@ impl Options {
             Some(nodes) => flags.extend(nodes.arguments(processes, true)?),
             None => flags.extend(self.host_arguments()),
         }
+        flags.extend(self.partition.iter().map(|which| format!("--partition={which}")));
         if let Some(limit) = limit {
             flags.extend(["--limit".to_owned(), limit.as_secs_f64().to_string()]);
         }

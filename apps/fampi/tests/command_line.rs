@@ -178,6 +178,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("run -n 2 --kill 1@cycle:x -- true", "the step is no number from 1 on: write RANK@1.5s"),
     ("run -n 2 --strict=yes -- true", "unexpected value 'yes' for '--strict'"),
     ("run -n 2 --hung 0 -- true", "write the patience with ranks as seconds, at least 0.1"),
+    ("run -n 2 --partition some -- true", "majority, any"),
+    ("run -n 2 --launcher mpirun --partition any -- true", "mpirun ends the job"),
     ("run -n 2 --launcher mpirun --hosts a:1 -- true", "are for our own launcher: add --launcher"),
     ("run -n 2 --nodes 0 -- true", "a number of nodes from 1 to 64"),
     ("run -n 2 --mpi mpich --launcher mpirun -- true", "ends the job when a rank dies: leave"),

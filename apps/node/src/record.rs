@@ -283,6 +283,7 @@ mod tests {
         let plan = Plan {
             nodes: Vec::new(),
             launched: 0,
+            partition: crate::protocol::membership::Partition::Majority,
             space,
             beat_milliseconds: 100,
             limit_milliseconds: None,

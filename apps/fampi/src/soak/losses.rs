@@ -169,7 +169,10 @@ impl<'a> Losses<'a> {
             if over() {
                 return Ok(losses);
             }
-            let name = &names[draw.usize(..names.len())];
+            // Ranks are not moved to nodes that come back.
+            let with_ranks: Vec<&String> =
+                names.iter().filter(|name| nodes::has_ranks(name)).collect();
+            let Some(name) = draw.choice(with_ranks) else { continue };
             nodes::kill_in(name, (draw.u32(..4) == 0).then_some("fampi-node"));
             losses += 1;
             wait(self.options.every.mul_f64(away));

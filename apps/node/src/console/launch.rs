@@ -16,6 +16,7 @@ use super::input::Input;
 use super::{Console, INPUT, Node, START, listed, settings};
 use crate::daemon::Language;
 use crate::place;
+use crate::protocol::membership::Partition;
 use crate::protocol::orders::{Order, Place, Plan};
 use crate::protocol::placement;
 use crate::protocol::space::{Program, Space};
@@ -48,6 +49,10 @@ pub struct Options {
     in_turns: bool,
     #[command(flatten)]
     processors: Processors,
+    /// When the network between hosts is cut, let the larger part go on (`majority`), or each by
+    /// itself, however small (`any`)
+    #[arg(long, value_name = "WHICH", default_value = "majority", value_parser = partition)]
+    partition: Partition,
     /// End the job after so many seconds, also when this console is gone
     #[arg(long, value_name = "SECONDS")]
     limit: Option<f64>,
@@ -60,6 +65,14 @@ pub struct Options {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<String>,
+}
+
+fn partition(text: &str) -> Result<Partition> {
+    match text {
+        "majority" => Ok(Partition::Majority),
+        "any" => Ok(Partition::Any),
+        _ => bail!("write majority or any"),
+    }
 }
 
 /// Launches a job; its exit status.
@@ -186,6 +199,7 @@ impl Console {
         let agent = if let By::Agent(agent) = &self.by { agent.clone() } else { Vec::new() };
         Ok(Plan {
             launched: nodes.len() as u32,
+            partition: options.partition,
             nodes,
             space,
             beat_milliseconds,

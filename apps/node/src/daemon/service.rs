@@ -306,7 +306,8 @@ impl Service {
                 let ends = limit.and_then(|limit| Instant::now().checked_add(limit + LATE));
                 self.limit = ends.zip(limit);
                 let launched = plan.nodes.iter().take(plan.launched as usize);
-                let machine = Daemon::new(self.me, launched.map(Place::room).collect());
+                let rooms = launched.map(Place::room).collect();
+                let machine = Daemon::new(self.me, rooms).under(plan.partition);
                 let mut machine = self.runtime.machine(machine);
                 if self.joined.is_some() {
                     machine = machine.that_joins();

@@ -13,7 +13,7 @@ use super::{
     Answer, Effect, Effects, Failure, Node, Process, Report, Ticket,
     collective::{Collectives, Kind},
     directory::Directory,
-    membership::Membership,
+    membership::{Membership, Partition},
     message::{Fact, Message},
     placement::{self, Room},
     space::{self, End, Exit, Known, Program, Space, Spaces},
@@ -112,6 +112,11 @@ impl Daemon {
             has_left: false,
             fences: FENCES_OF_THE_START,
         }
+    }
+
+    /// The same, which goes on in such parts of a network that is cut.
+    pub fn under(self, partition: Partition) -> Self {
+        Self { members: self.members.under(partition), ..self }
     }
 
     /// The same, where processes meet so often while they start MPI together.

@@ -5,6 +5,8 @@
 //! and take us for dead. So the nodes that are heard of go on only if they are more than half of
 //! those that are not proved dead, or half of them with the first of these; others stop
 //! themselves. They do so before those who go on declare them lost, as they wait for less long.
+//! Where the person says that the network is not cut, silence is taken for death
+//! ([`Partition::Any`]).
 //!
 //! A node that joined later counts half. While some know already that it counts and others do not
 //! yet, two parts could otherwise each take itself for the larger one: in half votes, a node of the
@@ -13,7 +15,19 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use super::Node;
+
+/// Which parts of a network that was cut go on.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub enum Partition {
+    /// The larger one, or of two halves that with the first node; others stop themselves.
+    #[default]
+    Majority,
+    /// Each, however small, as if the others were dead. Two of them may write the same results.
+    Any,
+}
 
 /// The nodes of a job, as one of them sees it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -21,6 +35,7 @@ pub struct Membership {
     me: Node,
     /// How many were launched; those with higher numbers have joined.
     launched: u32,
+    partition: Partition,
     nodes: u32,
     lost: BTreeSet<Node>,
     /// Of the lost, those whose death is proved.
@@ -36,7 +51,13 @@ impl Membership {
     pub fn new(me: Node, nodes: u32) -> Self {
         let none = BTreeSet::new;
         let (lost, dead, quiet, joining) = (none(), none(), none(), none());
-        Self { me, launched: nodes, nodes, lost, dead, quiet, joining }
+        let partition = Partition::default();
+        Self { me, launched: nodes, partition, nodes, lost, dead, quiet, joining }
+    }
+
+    /// With these parts of a network going on.
+    pub fn under(self, partition: Partition) -> Self {
+        Self { partition, ..self }
     }
 
     /// This node.
@@ -128,6 +149,9 @@ impl Membership {
 
     /// False when those that are heard of have to stop.
     pub fn may_go_on(&self) -> bool {
+        if self.partition == Partition::Any {
+            return true;
+        }
         let counts = |node: &Node| self.has_come(*node) && !self.dead.contains(node);
         let base = || (0..self.nodes).map(Node).filter(counts);
         let first = base().next();
@@ -154,6 +178,13 @@ mod tests {
             members.note_quiet(Node(*node));
         }
         members.may_go_on()
+    }
+
+    #[test]
+    fn each_part_goes_on_where_silence_is_taken_for_death() {
+        let mut members = Membership::new(Node(3), 5).under(Partition::Any);
+        [0, 1, 2, 4].map(|node| members.note_quiet(Node(node)));
+        assert!(members.may_go_on());
     }
 
     #[test]

@@ -31,7 +31,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Refusal, Report, placement::Room, space::Space};
+use super::{Refusal, Report, membership::Partition, placement::Room, space::Space};
 
 /// The most bytes of an order or a word: what a rank has printed is shorter.
 pub const MAX_BYTES: usize = 16 << 20;
@@ -122,6 +122,8 @@ pub struct Plan {
     pub nodes: Vec<Place>,
     /// How many were launched.
     pub launched: u32,
+    /// Which of their parts go on when the network is cut.
+    pub partition: Partition,
     /// What to start.
     pub space: Space,
     /// Milliseconds between signs of life.
