@@ -4,6 +4,7 @@
 
 mod alone;
 mod causes;
+mod cuts;
 mod ends;
 mod joins;
 mod loss;

@@ -173,6 +173,24 @@ impl Job {
         killed.expect("kill");
     }
 
+    /// Nothing comes to a node any more, or from it, and no connection is closed.
+    pub(crate) fn cut_off(&self, node: u32) {
+        let name = self.node(node);
+        let job = name.rsplit_once('-').expect("a number behind it").0;
+        let (switch, port) = (format!("{job}-s"), format!("port{}", node + 1));
+        let cut = ["-n", &switch, "link", "set", &port, "nomaster"];
+        assert!(Command::new("ip").args(cut).status().expect("ip").success());
+    }
+
+    /// Waits until nothing runs on a node.
+    pub(crate) fn wait_until_empty(&self, node: u32) {
+        let begun = Instant::now();
+        while !self.pids(node).is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "node {node} does not stop itself");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// Reads until a line begins so; gives what was read.
     pub(crate) fn read_until(&mut self, start: &str) -> String {
         let mut output = self.tool().stdout.take().expect("piped");
