@@ -274,6 +274,7 @@ pub(crate) fn tidy() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::membership::Partition;
     use crate::protocol::space::{Program, Space};
 
     fn record() -> Record {
@@ -283,7 +284,7 @@ mod tests {
         let plan = Plan {
             nodes: Vec::new(),
             launched: 0,
-            partition: crate::protocol::membership::Partition::Majority,
+            partition: Partition::Majority,
             space,
             beat_milliseconds: 100,
             limit_milliseconds: None,

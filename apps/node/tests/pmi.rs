@@ -81,7 +81,8 @@ impl World {
         let places = world.places.clone();
         for at in 0..nodes as usize {
             let (name, program) = ("job@1".into(), Program::default());
-            let space = Space { name, places: places.clone(), spawner: None, port: None, program };
+            let places = places.clone();
+            let space = Space { name, places, program, ..Space::default() };
             world.stations[at].front.admit(&space);
             world.drive(at, |it, out, _| it.daemon.handle_launch(space, out));
         }

@@ -341,7 +341,8 @@ mod tests {
     fn one_that_ends_in_order_before_it_has_met_its_spawner_is_lost() {
         let spawner = Some(Process { space: "job".into(), rank: 0 });
         let (name, program) = ("job.1".into(), Program::default());
-        let space = Space { name, places: vec![0, 1], spawner, port: Some("7".into()), program };
+        let (places, port) = (vec![0, 1], Some("7".into()));
+        let space = Space { name, places, spawner, port, program, ..Space::default() };
         let mut known = Known::new(space, None);
         assert!(!known.has_lost());
         let end = known.judge(1, Exit::Status(0));
