@@ -174,19 +174,10 @@ pub(crate) fn build_within(
     timeout: Option<Duration>,
 ) -> Result<PathBuf> {
     let Program { flag, kind, name, needs_mpi, package, profile } = program;
-    let sources = workspace.sources();
-    if program.is_helper() {
-        let built = workspace.target().join(profile).join(name);
-        let manifests = |root: &Path| ["Cargo.toml", "Cargo.lock"].map(|file| root.join(file));
-        // Without a checkout it is the newest that there will be.
-        let is_good = sources
-            .as_ref()
-            .map_or_else(|_| built.is_file(), |root| is_newer(&built, &manifests(root)));
-        if is_good {
-            return Ok(built);
-        }
+    if let Some(built) = built_before(workspace, program) {
+        return Ok(built);
     }
-    sources?;
+    workspace.sources()?;
     let watched = stderr().is_terminal();
     let step = (!watched).then(|| Step::begin(format!("build {name}")));
     let mut cargo = command(workspace);
@@ -242,6 +233,17 @@ pub(crate) fn build_within(
         step.finish();
     }
     built.with_context(|| format!("cargo built {name} but names no program"))
+}
+
+/// A helper that needs no build: up to date, or the newest that there will be, as the checkout is
+/// gone.
+fn built_before(workspace: &Workspace, program: Program<'_>) -> Option<PathBuf> {
+    let built = workspace.target().join(program.profile).join(program.name);
+    let is_good = match workspace.sources() {
+        Ok(root) => is_newer(&built, &["Cargo.toml", "Cargo.lock"].map(|file| root.join(file))),
+        Err(_) => built.is_file(),
+    };
+    (program.is_helper() && is_good).then_some(built)
 }
 
 /// True when a program was built after all that it was built from, and these, were changed: as

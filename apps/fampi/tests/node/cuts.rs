@@ -19,7 +19,9 @@ fn sort(options: &[&str]) -> Job {
 fn cut(job: &Job, nodes: &[u32]) {
     job.wait_for_daemon(2);
     thread::sleep(Duration::from_secs(1));
-    nodes.iter().for_each(|node| job.cut_off(*node));
+    for node in nodes {
+        job.cut_off(*node);
+    }
 }
 
 fn digest(output: &Output) -> Option<String> {

@@ -160,7 +160,9 @@ impl Children {
                     }
                     let started = self.started.remove(&first);
                     let process = started.map(|it| it.forget(poll));
-                    process.iter().for_each(|it| self.unshare(it));
+                    if let Some(process) = &process {
+                        self.unshare(process);
+                    }
                     (printed, process.map(|it| (it, exit)))
                 }
             },

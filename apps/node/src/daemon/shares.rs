@@ -112,10 +112,11 @@ mod tests {
     /// of each core comes after all first ones.
     fn told(processor: usize, name: &str) -> Option<u32> {
         let number = match name {
-            "physical_package_id" => processor % 4 / 2,
-            _ => processor % 2,
+            "physical_package_id" => Some(processor % 4 / 2),
+            "core_id" => Some(processor % 2),
+            _ => None,
         };
-        Some(number as u32)
+        number.map(|number| number as u32)
     }
 
     #[test]

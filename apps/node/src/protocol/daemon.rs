@@ -115,6 +115,7 @@ impl Daemon {
     }
 
     /// The same, which goes on in such parts of a network that is cut.
+    #[must_use]
     pub fn under(self, partition: Partition) -> Self {
         Self { members: self.members.under(partition), ..self }
     }

@@ -56,6 +56,7 @@ impl Membership {
     }
 
     /// With these parts of a network going on.
+    #[must_use]
     pub fn under(self, partition: Partition) -> Self {
         Self { partition, ..self }
     }
@@ -183,7 +184,9 @@ mod tests {
     #[test]
     fn each_part_goes_on_where_silence_is_taken_for_death() {
         let mut members = Membership::new(Node(3), 5).under(Partition::Any);
-        [0, 1, 2, 4].into_iter().for_each(|node| members.note_quiet(Node(node)));
+        for node in [0, 1, 2, 4] {
+            members.note_quiet(Node(node));
+        }
         assert!(members.may_go_on());
     }
 
