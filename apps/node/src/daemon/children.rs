@@ -83,11 +83,10 @@ impl Children {
     }
 
     /// So many processes of the launch are about to be started.
-    pub(super) fn share(&mut self, processes: usize) -> Result<()> {
+    pub(super) fn share(&mut self, processes: usize) {
         if let Some(shares) = &mut self.shares {
-            *shares = Shares::among(processes)?;
+            *shares = Shares::among(processes);
         }
-        Ok(())
     }
 
     /// Starts a process, which is waited for from now on; its input, if this command pipes it.

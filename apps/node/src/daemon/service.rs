@@ -452,7 +452,7 @@ impl Service {
         let view = View { names: &names, me, cores, place };
         self.runtime.begin(space, view)?;
         if space.spawner.is_none() {
-            self.children.share(space.ranks_on(me).count())?;
+            self.children.share(space.ranks_on(me).count());
         }
         let mut is_started = true;
         for rank in space.ranks_on(me) {

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use anyhow::{Context as _, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::protocol::Process;
@@ -35,13 +34,14 @@ impl Drop for Bound {
 }
 
 impl Shares {
-    /// For so many processes, of the processors that this daemon may use.
-    pub(super) fn among(processes: usize) -> Result<Self> {
-        let all = sched_getaffinity(None).context("the system does not tell its processors")?;
+    /// For so many processes, of the processors that this daemon may use. Where there are more than
+    /// the system tells nobody is bound.
+    pub(super) fn among(processes: usize) -> Self {
+        let Ok(all) = sched_getaffinity(None) else { return Self::default() };
         let processors = (0..CpuSet::MAX_CPU).filter(|at| all.is_set(*at));
         let cores = cores(processors, number_in_topology);
         let shares = divided(&cores, processes).into_iter().map(|set| (set, None)).collect();
-        Ok(Self { shares, all: Some(all) })
+        Self { shares, all: Some(all) }
     }
 
     /// A process is about to be started: it is bound while what is returned is there, to a share
@@ -140,7 +140,7 @@ mod tests {
         let process = |rank| Process { space: "job@1".into(), rank };
         let mine = || sched_getaffinity(None).expect("told");
         let all = mine();
-        let mut shares = Shares::among(1).expect("told");
+        let mut shares = Shares::among(1);
         let bound = shares.bind(&process(0)).expect("at least one core");
         drop(bound);
         assert!(mine() == all);
