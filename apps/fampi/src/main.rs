@@ -17,8 +17,8 @@
 //! ```
 //!
 //! **Guarantees.** Every process that a command launches has ended when the command ends, and soon
-//! after the tool itself was killed, but for jobs of `run --launcher node`, which go on when the
-//! tool or the launcher is killed; only those are ever signalled. On standard output, what a
+//! after the tool itself was killed, but for jobs of `run` by our own launcher, which go on when the
+//! tool or the console is killed; only those are ever signalled. On standard output, what a
 //! program prints stays alone.
 
 #![forbid(unsafe_code)]
@@ -101,13 +101,12 @@ enum Command {
     Env(project::EnvOptions),
     /// Run a program, or one of our applications or examples by its name, on several ranks
     Run(run::Options),
-    /// List the jobs of `run --launcher node` on this host: those that run, and those that have
-    /// ended without a console
+    /// List the jobs of `run` on this host: those that run, and those that have ended without a
+    /// console
     Jobs(job::Listing),
     /// Wait for such a job whose console is gone: print what it prints, and end with its status
     Attach(job::Attachment),
-    /// Add hosts to a job of `run --launcher node` while it runs, also those that were lost and are
-    /// back
+    /// Add hosts to a job of `run` while it runs, also those that were lost and are back
     AddHost(job::Growth),
     /// Go on with a job that ended as a whole, from the newest checkpoint in a folder
     Restart(restart::Options),

@@ -211,8 +211,8 @@ pub(crate) fn verdict(end: End, count: Count, kills: Kills) -> Verdict {
 /// The launcher died by a signal before any rank had finished in order.
 pub(crate) fn crash(signal: i32) -> String {
     format!(
-        "the launcher crashed (signal {signal}), and took the job with it: start the job again; \
-         --launcher node is another launcher"
+        "the launcher crashed (signal {signal}), and took the job with it: start the job again, by \
+         `cargo fampi run` without --launcher mpirun, where a job outlives that"
     )
 }
 

@@ -1,7 +1,7 @@
 //! How processes have died, where the launcher of our own knows it.
 //!
-//! Under `fampi run --launcher node` the daemon of each node adds to a file what it tells the ranks
-//! of its node of deaths, before it does. The file is read when a death is known, and at no other
+//! The daemon of each node adds to a file what it tells the ranks of its node of deaths, before it
+//! does. The file is read when a death is known, and at no other
 //! time; the daemon's page (`apps/node`) has its layout.
 
 use std::{

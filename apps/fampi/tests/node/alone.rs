@@ -332,7 +332,7 @@ fn a_time_limit_ends_a_job_without_a_console_and_its_end_can_be_looked_at() {
     assert!(user.done(&["jobs", "--remove"]).status.success());
     assert_eq!(user.job(), None);
     for (words, sentence) in [
-        (&["attach"][..], "there is no job here: `cargo fampi run --launcher node` starts one"),
+        (&["attach"][..], "there is no job here: `cargo fampi run` starts one"),
         (&["attach", "other"], "there is no job other here: known are none"),
     ] {
         let refused = user.done(words);

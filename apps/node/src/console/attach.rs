@@ -106,7 +106,7 @@ pub(super) fn find(job: Option<&str>) -> Result<Vec<Record>> {
         jobs.retain(|it| state(it) == State::Runs);
     }
     match jobs.len() {
-        0 => bail!("there is no job here: `cargo fampi run --launcher node` starts one"),
+        0 => bail!("there is no job here: `cargo fampi run` starts one"),
         1 => Ok(jobs.remove(0)),
         _ => bail!("there are several jobs, name one of them: {}", names(&jobs)),
     }
