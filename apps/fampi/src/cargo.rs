@@ -1,5 +1,6 @@
 //! Builds parts of the workspace with cargo and finds the programs that it built.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -173,11 +174,24 @@ pub(crate) fn build_within(
     program: Program<'_>,
     timeout: Option<Duration>,
 ) -> Result<PathBuf> {
-    let Program { flag, kind, name, needs_mpi, package, profile } = program;
     if let Some(built) = built_before(workspace, program) {
         return Ok(built);
     }
     workspace.sources()?;
+    let begun = SystemTime::now();
+    let built = build_by_cargo(workspace, program, timeout)?;
+    if program.is_helper() {
+        stamp(workspace, &built, begun);
+    }
+    Ok(built)
+}
+
+fn build_by_cargo(
+    workspace: &Workspace,
+    program: Program<'_>,
+    timeout: Option<Duration>,
+) -> Result<PathBuf> {
+    let Program { flag, kind, name, needs_mpi, package, profile } = program;
     let watched = stderr().is_terminal();
     let step = (!watched).then(|| Step::begin(format!("build {name}")));
     let mut cargo = command(workspace);
@@ -235,29 +249,54 @@ pub(crate) fn build_within(
     built.with_context(|| format!("cargo built {name} but names no program"))
 }
 
-/// A helper that needs no build: up to date, or the newest that there will be, as the checkout is
-/// gone.
+/// Says when a helper was built, and from which checkout.
+const STAMP: &str = "stamp";
+
+/// A helper that needs no build. Cargo says so, too, but takes a quarter of a second for it, in
+/// which a whole job starts.
 fn built_before(workspace: &Workspace, program: Program<'_>) -> Option<PathBuf> {
     let built = workspace.target().join(program.profile).join(program.name);
-    let is_good = match workspace.sources() {
-        Ok(root) => is_newer(&built, &["Cargo.toml", "Cargo.lock"].map(|file| root.join(file))),
-        Err(_) => built.is_file(),
+    let is_good = || {
+        let stamp = built.with_extension(STAMP);
+        let is_of_this = fs::read_to_string(&stamp).ok()? == workspace.root().to_str()?;
+        let since = changed(&stamp)?;
+        // Without a checkout there will be no other one.
+        let root = workspace.sources().ok();
+        let is_new = root.is_none_or(|root| is_unchanged(&built, root, since));
+        Some(is_of_this && is_new && built.is_file())
     };
-    (program.is_helper() && is_good).then_some(built)
+    (program.is_helper() && is_good() == Some(true)).then_some(built)
 }
 
-/// True when a program was built after all that it was built from, and these, were changed: as
-/// cargo would say, in a quarter of a second, which is longer than a job takes to start.
-fn is_newer(built: &Path, than: &[PathBuf]) -> bool {
-    let changed = |file: &Path| fs::metadata(file).and_then(|it| it.modified());
+/// Notes that a helper was built, and when that began.
+fn stamp(workspace: &Workspace, built: &Path, begun: SystemTime) {
+    let path = built.with_extension(STAMP);
+    let root = workspace.root().display().to_string();
+    let written = fs::write(&path, root).and_then(|()| File::options().write(true).open(&path));
+    // Without it cargo is asked again.
+    let _ = written.and_then(|file| file.set_modified(begun));
+}
+
+fn changed(file: &Path) -> Option<SystemTime> {
+    fs::metadata(file).and_then(|it| it.modified()).ok()
+}
+
+/// True when all that a program was built from is as it was at this moment.
+fn is_unchanged(built: &Path, root: &Path, since: SystemTime) -> bool {
     // Cargo writes beside it `built: file file …`.
     let Ok(listed) = fs::read_to_string(built.with_extension("d")) else { return false };
     let Some((_, files)) = listed.split_once(": ") else { return false };
-    let Ok(since) = changed(built) else { return false };
     // A path with a blank is in two pieces, of which none is there.
-    let files = files.split_whitespace().map(Path::new);
-    let mut all = files.chain(than.iter().map(PathBuf::as_path));
-    all.all(|file| changed(file).is_ok_and(|at: SystemTime| at <= since))
+    let files: Vec<&Path> = files.split_whitespace().map(Path::new).collect();
+    let manifest = |file: &Path| {
+        let manifests = file.ancestors().skip(1).map(|folder| folder.join("Cargo.toml"));
+        let mut there = manifests.filter(|manifest| manifest.is_file());
+        there.next()
+    };
+    let mut all: BTreeSet<PathBuf> = files.iter().filter_map(|file| manifest(file)).collect();
+    all.extend(["Cargo.toml", "Cargo.lock"].map(|file| root.join(file)));
+    all.extend(files.into_iter().map(Path::to_owned));
+    all.iter().all(|file| changed(file).is_some_and(|at| at <= since))
 }
 
 #[cfg(test)]
@@ -265,31 +304,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_as_new_as_the_newest_of_its_files() {
+    fn a_program_is_unchanged_if_all_its_files_and_their_manifests_are() {
         let folder = tempfile::tempdir().expect("a folder");
-        let [built, source, manifest] =
-            ["built", "source.rs", "Cargo.toml"].map(|name| folder.path().join(name));
-        let write = |path: &Path, second: u64| {
-            fs::write(path, "").expect("written");
-            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
-            File::open(path).and_then(|file| file.set_modified(at)).expect("a file");
+        let root = folder.path();
+        fs::create_dir_all(root.join("part/src")).expect("made");
+        let built = root.join("built");
+        let names = ["part/src/main.rs", "part/Cargo.toml", "Cargo.toml", "Cargo.lock"];
+        let at = |second| SystemTime::UNIX_EPOCH + Duration::from_secs(second);
+        let write = |name: &str, second: u64| {
+            let path = root.join(name);
+            fs::write(&path, "").expect("written");
+            let file = File::options().write(true).open(path).expect("a file");
+            file.set_modified(at(second)).expect("ours");
         };
-        let is_new = || is_newer(&built, std::slice::from_ref(&manifest));
-        write(&built, 20);
-        write(&source, 10);
-        write(&manifest, 10);
-        assert!(!is_new(), "nothing says what it was built from");
-        let listed = format!("{}: {}\n", built.display(), source.display());
+        names.iter().for_each(|name| write(name, 10));
+        let is_unchanged = || is_unchanged(&built, root, at(20));
+        assert!(!is_unchanged(), "nothing says what it was built from");
+        let listed = format!("{}: {}\n", built.display(), root.join(names[0]).display());
         fs::write(built.with_extension("d"), listed).expect("written");
-        assert!(is_new());
-        write(&source, 30);
-        assert!(!is_new());
-        write(&source, 10);
-        write(&manifest, 30);
-        assert!(!is_new());
-        write(&manifest, 10);
-        fs::remove_file(&source).expect("removed");
-        assert!(!is_new());
+        assert!(is_unchanged());
+        for name in names {
+            write(name, 30);
+            assert!(!is_unchanged(), "{name}");
+            write(name, 10);
+        }
+        fs::remove_file(root.join(names[0])).expect("removed");
+        assert!(!is_unchanged());
+    }
+
+    #[test]
+    fn a_stamp_is_as_old_as_the_beginning_of_the_build() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (workspace, built) = (Workspace::at(folder.path()), folder.path().join("built"));
+        let begun = SystemTime::UNIX_EPOCH + Duration::from_secs(20);
+        stamp(&workspace, &built, begun);
+        assert_eq!(changed(&built.with_extension(STAMP)), Some(begun));
     }
 
     #[test]

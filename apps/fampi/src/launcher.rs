@@ -190,12 +190,14 @@ pub(crate) fn flags(facts: &Facts) -> Vec<String> {
     flags
 }
 
-/// Where a batch system other than Slurm lists hosts, in a file.
+/// Where PBS and SGE list hosts, in a file.
 const LISTED: [&str; 2] = ["PBS_NODEFILE", "PE_HOSTFILE"];
+/// What LSF says in each job.
+const OF_LSF: &str = "LSB_JOBID";
 
-/// True when a batch system has given us hosts that our own launcher does not know of.
+/// True when PBS, SGE or LSF has given us hosts, of which our own launcher does not know.
 pub(crate) fn is_allocated_to_mpirun() -> bool {
-    LISTED.iter().any(|name| env::var_os(name).is_some())
+    LISTED.iter().chain([&OF_LSF]).any(|name| env::var_os(name).is_some())
 }
 
 /// How many machines a batch system has given us.

@@ -17,9 +17,9 @@
 //! ```
 //!
 //! **Guarantees.** Every process that a command launches has ended when the command ends, and soon
-//! after the tool itself was killed, but for jobs of `run` by our own launcher, which go on when the
-//! tool or the console is killed; only those are ever signalled. On standard output, what a
-//! program prints stays alone.
+//! after the tool itself was killed, but for jobs of `run` by our launcher, which go on when the
+//! tool or the console is killed; only those are ever signalled. On standard output, what a program
+//! prints stays alone.
 
 #![forbid(unsafe_code)]
 

@@ -87,7 +87,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value_t)]
     mpi: Family,
     /// Who starts the ranks: without it node; or mpirun, if it is to get flags by --launcher-flag,
-    /// or a batch system other than Slurm has allocated hosts
+    /// or PBS, SGE or LSF has allocated hosts
     #[arg(long, value_enum)]
     launcher: Option<Kind>,
     /// The hosts, and how many ranks each takes, in this order; not for --launcher mpirun

@@ -52,11 +52,12 @@ fn a_part_that_is_the_smaller_one_goes_on_only_if_it_was_told_to() {
         return;
     }
     let whole = digest(&sort(&[]).finish());
+    assert!(whole.is_some());
     let [alone, stopped] = [&["--partition", "any"][..], &[]].map(|options| {
         let job = sort(options);
         cut(&job, &[1, 2]);
         job.finish()
     });
-    assert_eq!(digest(&alone), whole, "{}", said(&alone));
+    assert!(digest(&alone) == whole && said(&alone).contains("is lost, with"), "{}", said(&alone));
     assert!(!stopped.status.success() && digest(&stopped).is_none(), "{}", said(&stopped));
 }

@@ -137,14 +137,16 @@ fn hosts_come_from_an_allocation_of_slurm() {
     let folder = tempfile::tempdir().expect("a folder");
     script(folder.path(), "scontrol", "test $3 = 'n[1-2]' && echo localhost && echo 127.0.0.1");
     let step = "echo \"$*\" | grep -q -e '--no-kill --kill-on-bad-exit=0' || exit 1\n\
-                while [ $1 != env ]; do [ $1 = --nodes ] && nodes=$2; shift; done\n\
-                key=$(cat); for task in $(seq $nodes); do\n\
+                tasks=$SLURM_NTASKS\n\
+                while [ $1 != env ]; do [ $1 = --ntasks ] && tasks=$2; shift; done\n\
+                key=$(cat); for task in $(seq $tasks); do\n\
                 echo $key | SLURM_PROCID=$((task - 1)) \"$@\" & done; wait";
     script(folder.path(), "srun", step);
     let others = std::env::var("PATH").expect("a path");
     let mut command = fampi(&["-n", "4", "--", "sh", "-c", WHO]);
     command.env("PATH", format!("{}:{others}", folder.path().display()));
     command.env("SLURM_JOB_NODELIST", "n[1-2]").env("SLURM_TASKS_PER_NODE", "2(x2)");
+    command.env("SLURM_NTASKS", "4");
     has_four(&command.output().expect("the tool starts"));
 }
 

@@ -38,8 +38,10 @@ impl FromStr for HostSlots {
     }
 }
 
-/// A step that goes on when a node is lost, with one task on each.
-const STEP: [&str; 3] = ["--no-kill", "--kill-on-bad-exit=0", "--ntasks-per-node=1"];
+/// A step that goes on when a node is lost, with one task on each, which may use all processors
+/// that the job has there.
+const STEP: [&str; 5] =
+    ["--no-kill", "--kill-on-bad-exit=0", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none"];
 
 /// Tells a daemon that it joins a job, which gives it a number.
 pub(super) const JOINS: &str = "--joins";
@@ -174,7 +176,9 @@ impl Starter {
             }
             By::Slurm => {
                 let mut command = Command::new("srun");
-                command.args(STEP).args(["--nodes", &nodes.to_string()]).args(words);
+                let nodes = nodes.to_string();
+                // Otherwise as many tasks as the job was submitted with, some on one node.
+                command.args(STEP).args(["--nodes", &nodes, "--ntasks", &nodes]).args(words);
                 command
             }
         };

@@ -130,8 +130,7 @@ impl Debts {
             }
             Request::Lookup(who, keys, waits, answer) => {
                 let ticket = self.owe(Owed::Found(answer));
-                let is_last = keys.iter().any(|key| key.contains(LAST_WORD));
-                let meets = is_last.then_some(who.namespace);
+                let meets = is_last_word(&keys).then_some(who.namespace);
                 daemon.handle_lookup(Lookup { ticket, keys, waits, meets }, out);
             }
             Request::Spawn(who, programs, answer) => {
@@ -146,6 +145,11 @@ impl Debts {
             }
         }
     }
+}
+
+/// True for what new processes look up last.
+fn is_last_word(keys: &[String]) -> bool {
+    keys.iter().any(|key| key.contains(LAST_WORD))
 }
 
 /// What a process of MPI wants to be started.
@@ -179,6 +183,14 @@ fn wish(asked: pmix::Program) -> Wish {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_word_of_new_processes_is_known_by_its_key() {
+        // As Open MPI 5.0.9 looks them up, in this order.
+        let keys = ["accept", "nextcid:recv:0", "nextcid:recv:1", "activate:recv:0"];
+        let is_last = keys.map(|key| is_last_word(&[format!("2512191489.0:4093023824:{key}")]));
+        assert_eq!(is_last, [false, false, false, true]);
+    }
 
     #[test]
     fn a_spawn_names_its_program_where_to_start_it_and_where_to_meet() {
