@@ -1,8 +1,6 @@
 //! Networks that are cut: no connection is closed, and each part takes the other one for silent.
 
 use std::process::Output;
-use std::thread;
-use std::time::Duration;
 
 use crate::network::{Job, has_name_spaces};
 use crate::{application, said, text};
@@ -10,15 +8,14 @@ use crate::{application, said, text};
 /// A sort on one rank of each of three nodes, which any one of them ends with the same result.
 fn sort(options: &[&str]) -> Job {
     let program = application("hyperquicksort");
-    let words = ["n=200000", "repeat=200"];
+    let words = ["n=200000", "repeat=1000", "progress"];
     let words: Vec<&str> = program.to_str().into_iter().chain(words).collect();
     Job::start(3, 3, options, &words)
 }
 
 /// Some of these nodes are cut off from all others in the middle.
-fn cut(job: &Job, nodes: &[u32]) {
-    job.wait_for_daemon(2);
-    thread::sleep(Duration::from_secs(1));
+fn cut(job: &mut Job, nodes: &[u32]) {
+    job.read_until("round 1");
     for node in nodes {
         job.cut_off(*node);
     }
@@ -38,7 +35,7 @@ fn the_larger_part_of_a_cut_network_goes_on_and_the_other_one_stops_itself() {
     let whole = sort(&[]).finish();
     assert!(digest(&whole).is_some(), "{}", said(&whole));
     let mut job = sort(&[]);
-    cut(&job, &[2]);
+    cut(&mut job, &[2]);
     job.wait_until_empty(2);
     job.wait_for_loss();
     let output = job.finish();
@@ -54,8 +51,8 @@ fn a_part_that_is_the_smaller_one_goes_on_only_if_it_was_told_to() {
     let whole = digest(&sort(&[]).finish());
     assert!(whole.is_some());
     let [alone, stopped] = [&["--partition", "any"][..], &[]].map(|options| {
-        let job = sort(options);
-        cut(&job, &[1, 2]);
+        let mut job = sort(options);
+        cut(&mut job, &[1, 2]);
         job.finish()
     });
     assert!(digest(&alone) == whole && said(&alone).contains("is lost, with"), "{}", said(&alone));

@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use std::thread;
 
 use crate::alone::User;
-use crate::network::has_name_spaces;
+use crate::network::{alone, has_name_spaces};
 use crate::{application, fampi, in_c, said, text};
 
 /// A program of the system on so many ranks, which reads this.
@@ -15,6 +15,8 @@ use crate::{application, fampi, in_c, said, text};
 fn run_with(input: &[u8], options: &[&str], program: &[&str]) -> Output {
     // It builds the launcher.
     drop(User::new());
+    // Others measure how soon processes answer.
+    let _alone = alone();
     let mut tool = fampi(options);
     tool.arg("--").args(program);
     tool.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
