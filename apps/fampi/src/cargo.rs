@@ -317,7 +317,9 @@ mod tests {
             let file = File::options().write(true).open(path).expect("a file");
             file.set_modified(at(second)).expect("ours");
         };
-        names.iter().for_each(|name| write(name, 10));
+        for name in names {
+            write(name, 10);
+        }
         let is_unchanged = || is_unchanged(&built, root, at(20));
         assert!(!is_unchanged(), "nothing says what it was built from");
         let listed = format!("{}: {}\n", built.display(), root.join(names[0]).display());
