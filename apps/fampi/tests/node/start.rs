@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use std::thread;
 
 use crate::alone::User;
-use crate::network::{alone, has_name_spaces};
+use crate::network::{Job, What, alone, has_name_spaces};
 use crate::{application, fampi, in_c, said, text};
 
 /// A program of the system on so many ranks, which reads this.
@@ -45,6 +45,33 @@ fn a_rank_that_does_not_read_its_input_ends_as_ever() {
     let bytes = vec![b'\n'; 5_000_000];
     let output = run_with(&bytes, &["-n", "2"], &["sh", "-c", "echo done"]);
     assert_eq!(text(&output.stdout), "done\ndone\n");
+}
+
+/// Rank 0 stops itself, and its node is lost while more waits for it than it will ever read.
+#[test]
+fn a_job_goes_on_when_its_first_node_is_lost_with_the_input() {
+    if !has_name_spaces() {
+        return;
+    }
+    let program = application("minife");
+    let words = [&program.to_string_lossy(), "nx=30", "yaml=none", "kill=0@iteration:20:stop"];
+    let options = ["--nodes", "3", "-n", "6"];
+    let whole = run_with(&[], &options, &words[..3]);
+    let alone = alone();
+    let mut tool = fampi(&options);
+    tool.arg("--").args(words);
+    let tool = tool.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tool = tool.spawn().expect("the tool starts");
+    let mut input = tool.stdin.take().expect("piped");
+    let writer = thread::spawn(move || while input.write_all(&[b'x'; 4096]).is_ok() {});
+    let job = Job::of(tool, alone);
+    job.wait_for_stop(0);
+    job.lose(0, What::Everything);
+    let output = job.finish();
+    writer.join().expect("the pipe is closed");
+    let digits = |output: &Output| text(&output.stdout).lines().last().map(str::to_owned);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(digits(&output), digits(&whole), "{}", said(&output));
 }
 
 /// The processors in a list as Linux prints it, `0-3,8`.

@@ -6,7 +6,8 @@
 //!                                              └────── taken ───────┘
 //! ```
 //!
-//! A process that does not read stops all of it, back to whoever writes to the console.
+//! While the process does not read, the daemon takes nothing more from the console, the console
+//! reads nothing more, and whoever writes to the console has to wait.
 
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::net::UnixStream;

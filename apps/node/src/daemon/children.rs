@@ -55,7 +55,7 @@ pub(super) struct Children {
     started: BTreeMap<u64, Started>,
     last: u64,
     is_paused: bool,
-    /// What each is bound to; nothing where nobody is to be bound.
+    /// The cores that each process is bound to, if this daemon binds processes.
     shares: Option<Shares>,
 }
 
@@ -77,7 +77,7 @@ impl Children {
         number >= FIRST
     }
 
-    /// None yet; those of the launch are bound to processors, or nobody is.
+    /// No process yet. If `binds` is true the daemon binds each process of the launch to cores.
     pub(super) fn new(binds: bool) -> Self {
         Self { shares: binds.then(Shares::default), ..Self::default() }
     }

@@ -1,7 +1,7 @@
 //! The processors of this node, shared out among the processes of the launch that are here.
 //!
 //! Each gets as many whole cores, side by side, so that none is moved by the system and threads of
-//! one stay together. Where there are more processes than cores nobody is bound, as with `mpirun`.
+//! one stay together. If there are more processes than cores, the daemon binds none of them.
 //! A process that is started later gets the share of one that has ended.
 
 use std::collections::BTreeMap;
@@ -34,8 +34,8 @@ impl Drop for Bound {
 }
 
 impl Shares {
-    /// For so many processes, of the processors that this daemon may use. Where there are more than
-    /// the system tells nobody is bound.
+    /// Shares the processors that this daemon may use out among so many processes. If the machine
+    /// has more processors than a [`CpuSet`] holds, the daemon binds no process.
     pub(super) fn among(processes: usize) -> Self {
         let Ok(all) = sched_getaffinity(None) else { return Self::default() };
         let processors = (0..CpuSet::MAX_CPU).filter(|at| all.is_set(*at));
@@ -44,8 +44,8 @@ impl Shares {
         Self { shares, all: Some(all) }
     }
 
-    /// A process is about to be started: it is bound while what is returned is there, to a share
-    /// that nobody has.
+    /// Takes the first free share for a process, and keeps the daemon on it until the returned
+    /// value is dropped: a process that the daemon starts meanwhile is bound to it.
     pub(super) fn bind(&mut self, process: &Process) -> Option<Bound> {
         let all = self.all?;
         let (set, user) = self.shares.iter_mut().find(|(_, user)| user.is_none())?;

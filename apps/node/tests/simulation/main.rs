@@ -9,6 +9,7 @@
 //! `FAMPI_SEED`.
 
 mod joins;
+mod spawns;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -71,6 +72,9 @@ struct Station {
     /// Spawned namespaces that processes of this node are to meet, and those that they have met.
     meets: BTreeMap<Ticket, String>,
     met: BTreeSet<String>,
+    /// The same where all of them are here, of which the daemon hears by what they look up.
+    looks: BTreeMap<Ticket, String>,
+    joined: BTreeSet<String>,
     /// Spawns that a process of this node has asked for, and their ports.
     ports: BTreeMap<Ticket, (String, Process)>,
 }
@@ -109,6 +113,8 @@ fn station(at: usize, rooms: Vec<Room>) -> Station {
         left: None,
         meets: BTreeMap::new(),
         met: BTreeSet::new(),
+        looks: BTreeMap::new(),
+        joined: BTreeSet::new(),
         ports: BTreeMap::new(),
     }
 }
@@ -196,6 +202,10 @@ impl World {
                 }
             }
             Effect::Kill(processes) => {
+                let station = &self.stations[at];
+                let ends_all = station.running.iter().all(|it| processes.contains(it));
+                let lives_on = |it: &Process| station.joined.contains(&it.space);
+                assert!(ends_all || !processes.iter().any(lives_on), "{processes:?}");
                 for process in processes {
                     self.kill(at, &process, 15);
                 }
@@ -223,40 +233,6 @@ impl World {
         }
     }
 
-    /// A namespace is started here; its first process publishes where it is met.
-    fn start(&mut self, at: usize, space: &Space) {
-        let number: u16 = space.name.rsplit('@').next().expect("a part").parse().expect("a number");
-        let name = self.numbers.entry(number).or_insert_with(|| space.name.clone());
-        assert_eq!(*name, space.name, "Open MPI would take them for each other");
-        let here: Vec<Process> =
-            space.ranks_on(Node(at as u32)).map(|rank| space.process(rank)).collect();
-        let left = self.stations.iter().position(|it| it.left.is_some() && !here.is_empty());
-        assert_eq!(left, None, "it has left, and node {at} starts {}", space.name);
-        self.stations[at].running.extend(here.iter().cloned());
-        self.drive(at, |it, out| it.handle_started(&space.name, true, out));
-        let Some(port) = &space.port else { return };
-        for process in &here {
-            self.drive(at, |it, out| it.handle_connected(process, out));
-        }
-        if let Some(first) = here.first().filter(|first| first.rank == 0) {
-            let values = vec![(format!("{port}:accept"), vec![at as u8])];
-            let ticket = self.ticket(at, "publish");
-            self.drive(at, |it, out| it.handle_publication(first, values, true, ticket, out));
-        }
-        // The ranks of a node enter together: with the spawner, if it is here.
-        let spawner = space.spawner.clone().expect("spawned");
-        if !here.is_empty() && !self.stations[at].running.contains(&spawner) {
-            self.connect(at, spawner, &space.name);
-        }
-    }
-
-    fn connect(&mut self, at: usize, spawner: Process, space: &str) {
-        let who = vec![spawner, everybody(space)];
-        let ticket = self.ticket(at, "connect");
-        self.stations[at].meets.insert(ticket, space.to_owned());
-        self.drive(at, |it, out| it.handle_meeting(Kind::Connect, who, vec![], ticket, out));
-    }
-
     fn ticket(&mut self, at: usize, what: &'static str) -> Ticket {
         let station = &mut self.stations[at];
         station.tickets += 1;
@@ -272,6 +248,8 @@ impl World {
         let port = station.ports.remove(&ticket);
         let met = station.meets.remove(&ticket);
         station.met.extend(met.filter(|_| answer == Answer::Done(Ok(()))));
+        let looked = station.looks.remove(&ticket);
+        station.joined.extend(looked.filter(|_| matches!(answer, Answer::Found(Ok(_)))));
         if let (Some((port, spawner)), Answer::Spawned(Ok(space))) = (port, answer) {
             // A dead process asks for nothing more.
             if !station.running.contains(&spawner) {
@@ -282,7 +260,12 @@ impl World {
             self.drive(at, |it, out| {
                 it.handle_lookup(Lookup { ticket, keys, waits: true, meets: None }, out);
             });
-            self.connect(at, spawner, &space);
+            let known = self.stations[at].daemon.spaces().get(&space).expect("spawned here");
+            if known.space.places.iter().all(|place| *place as usize == at) {
+                self.connect_here(at, &spawner, &port, space);
+            } else {
+                self.connect(at, spawner, &space);
+            }
         }
     }
 
@@ -427,23 +410,6 @@ impl World {
             }
             for name in &station.met {
                 Self::check_met(at, station, name)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Who was met can be asked for when it is dead, too.
-    fn check_met(at: usize, station: &Station, name: &str) -> Result<(), String> {
-        let known = station.daemon.spaces().get(name).expect("it was met");
-        if known.space.ranks_on(Node(at as u32)).next().is_some() {
-            return Ok(());
-        }
-        for rank in (0..known.space.places.len() as u32).filter(|it| known.end_of(*it).is_some()) {
-            let (mut daemon, mut out) = (station.daemon.clone(), Effects::new());
-            daemon.handle_question(known.space.process(rank), Ticket(0), &mut out);
-            let found = Effect::Answer(Ticket(0), Answer::Bytes(Ok(vec![1])));
-            if !out.contains(&found) {
-                return Err(format!("node {at} does not know rank {rank} of {name}: {out:?}"));
             }
         }
         Ok(())
