@@ -6,11 +6,12 @@ use mpi::ffi;
 
 use super::{
     inside,
-    library::{Checked, Refusal, check},
+    library::{Checked, PROC_FAILED, Refusal, check},
     ulfm::{self, Ulfm},
 };
 use crate::{
     fault::FaultCode,
+    mpi::this_mpi,
     native::Request,
     rank::{Rank, RankSet},
 };
@@ -21,6 +22,15 @@ pub(in crate::mpi) struct Comm {
     raw: ffi::MPI_Comm,
     rank: u32,
     size: u32,
+}
+
+/// Whose death ends a call that makes a communicator.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::mpi) enum Partners {
+    /// That of a process of this communicator, or of this link between two groups.
+    Of(ffi::MPI_Comm),
+    /// That of any process, from the call on: it is not known who takes part.
+    Unknown,
 }
 
 /// The handle of a live communicator.
@@ -72,7 +82,7 @@ pub(in crate::mpi) fn all() -> Vec<Comm> {
     LIVE.with_borrow(Vec::clone)
 }
 
-pub(super) fn null() -> ffi::MPI_Comm {
+pub(in crate::mpi) fn null() -> ffi::MPI_Comm {
     // SAFETY: reading a constant that MPI's library defines.
     unsafe { ffi::RSMPI_COMM_NULL }
 }
@@ -183,23 +193,40 @@ impl Comm {
         self
     }
 
+    /// A call that makes a communicator with others.
+    fn make(
+        call: &'static str,
+        partners: Partners,
+        make: impl FnOnce(*mut ffi::MPI_Comm) -> c_int + 'static,
+    ) -> Checked<Option<Self>> {
+        let ended = this_mpi::unless_dead(partners, move || {
+            let mut raw = null();
+            (make(&raw mut raw), raw)
+        });
+        let (code, raw) = ended.ok_or(Refusal { call, class: PROC_FAILED })?;
+        Self::made(call, code, raw)
+    }
+
     /// `MPI_Comm_dup`.
     pub(in crate::mpi) fn duplicate(&self) -> Checked<Self> {
         let _inside = inside::creation();
-        let mut raw = null();
-        // SAFETY: our handle is live; the result is a variable of ours.
-        let code = unsafe { ffi::MPI_Comm_dup(self.raw, &raw mut raw) };
-        Self::made("MPI_Comm_dup", code, raw)?.ok_or(absent("MPI_Comm_dup"))
+        let (call, own) = ("MPI_Comm_dup", self.raw);
+        let made = Self::make(call, Partners::Of(own), move |to| {
+            // SAFETY: our handle is live; the result is our caller's.
+            unsafe { ffi::MPI_Comm_dup(own, to) }
+        });
+        made?.ok_or(absent(call))
     }
 
     /// `MPI_Comm_dup_with_info`: a duplicate that has these hints.
     pub(in crate::mpi) fn duplicate_with(&self, hints: ffi::MPI_Info) -> Checked<Self> {
         let _inside = inside::creation();
-        let mut raw = null();
-        // SAFETY: both handles are live; the result is a variable of ours.
-        let code = unsafe { ffi::MPI_Comm_dup_with_info(self.raw, hints, &raw mut raw) };
-        let call = "MPI_Comm_dup_with_info";
-        Self::made(call, code, raw)?.ok_or(absent(call))
+        let (call, own) = ("MPI_Comm_dup_with_info", self.raw);
+        let made = Self::make(call, Partners::Of(own), move |to| {
+            // SAFETY: both handles are live; the result is our caller's.
+            unsafe { ffi::MPI_Comm_dup_with_info(own, hints, to) }
+        });
+        made?.ok_or(absent(call))
     }
 
     /// `MPI_Comm_idup`: the new handle appears in the box when the request is complete.
@@ -217,11 +244,12 @@ impl Comm {
         let _inside = inside::creation();
         // SAFETY: reading a constant that MPI's library defines.
         let undefined = unsafe { ffi::RSMPI_UNDEFINED };
-        let color = color.map_or(undefined, u32::cast_signed);
-        let mut raw = null();
-        // SAFETY: our handle is live; the result is a variable of ours.
-        let code = unsafe { ffi::MPI_Comm_split(self.raw, color, key.cast_signed(), &raw mut raw) };
-        Self::made("MPI_Comm_split", code, raw)
+        let (color, key) = (color.map_or(undefined, u32::cast_signed), key.cast_signed());
+        let own = self.raw;
+        Self::make("MPI_Comm_split", Partners::Of(own), move |to| {
+            // SAFETY: our handle is live; the result is our caller's.
+            unsafe { ffi::MPI_Comm_split(own, color, key, to) }
+        })
     }
 
     /// `MPI_Intercomm_create`: links our group to another one. Its leader knows the other one, by a
@@ -235,24 +263,24 @@ impl Comm {
         const TAG: c_int = 77;
         let _inside = inside::meeting(behind);
         let (bridge, remote) = other.map_or((self.raw, 0), |(bridge, rank)| (bridge.raw, rank));
-        let (leader, remote, mut raw) = (leader.cast_signed(), remote.cast_signed(), null());
-        let code = {
+        let (leader, remote) = (leader.cast_signed(), remote.cast_signed());
+        let (call, own) = ("MPI_Intercomm_create", self.raw);
+        let made = Self::make(call, Partners::Unknown, move |to| {
             // SAFETY: both handles are live; MPI looks at the bridge only at the two leaders.
-            unsafe {
-                ffi::MPI_Intercomm_create(self.raw, leader, bridge, remote, TAG, &raw mut raw)
-            }
-        };
-        Self::made("MPI_Intercomm_create", code, raw)?.ok_or(absent("MPI_Intercomm_create"))
+            unsafe { ffi::MPI_Intercomm_create(own, leader, bridge, remote, TAG, to) }
+        });
+        made?.ok_or(absent(call))
     }
 
     /// `MPI_Intercomm_merge` of a link; those who are `behind` come after the others.
     pub(in crate::mpi) fn merge(&self, behind: bool) -> Checked<Self> {
         let _inside = inside::meeting(behind);
-        let mut raw = null();
-        let high = c_int::from(behind);
-        // SAFETY: our handle is live; the result is a variable of ours.
-        let code = unsafe { ffi::MPI_Intercomm_merge(self.raw, high, &raw mut raw) };
-        Self::made("MPI_Intercomm_merge", code, raw)?.ok_or(absent("MPI_Intercomm_merge"))
+        let (call, own, high) = ("MPI_Intercomm_merge", self.raw, c_int::from(behind));
+        let made = Self::make(call, Partners::Unknown, move |to| {
+            // SAFETY: our handle is live; the result is our caller's.
+            unsafe { ffi::MPI_Intercomm_merge(own, high, to) }
+        });
+        made?.ok_or(absent(call))
     }
 
     /// `MPI_Comm_free`; nothing is said when MPI refuses, the handle is just kept.

@@ -12,12 +12,12 @@ use std::{
 use mpi::ffi;
 
 use super::{
-    comm::Comm,
+    comm::{Comm, Partners},
     inside,
-    library::{COUNT, Checked, Refusal, check},
+    library::{COUNT, Checked, PROC_FAILED, Refusal, check},
     request::Types,
 };
-use crate::native::Request;
+use crate::{mpi::this_mpi, native::Request};
 
 /// Waits for a collective under way, with the memory that MPI reads and writes: where it was cut
 /// short, MPI may still do so, and the memory is kept for ever.
@@ -25,10 +25,18 @@ use crate::native::Request;
 /// # Safety
 ///
 /// A live request, or none if the code says that nothing was started.
-unsafe fn wait<T>(call: &'static str, code: c_int, mut request: Request, memory: T) -> Checked<T> {
+unsafe fn wait<T>(
+    (call, comm): (&'static str, ffi::MPI_Comm),
+    code: c_int,
+    mut request: Request,
+    memory: T,
+) -> Checked<T> {
     let waited = check(call, code).and_then(|()| {
-        // SAFETY: live, says our caller; no status is wanted.
-        check(call, unsafe { ffi::MPI_Wait(request.slot(), ffi::RSMPI_STATUS_IGNORE) })
+        let ended = this_mpi::unless_dead(Partners::Of(comm), move || {
+            // SAFETY: live, says our caller; no status is wanted.
+            unsafe { ffi::MPI_Wait(request.slot(), ffi::RSMPI_STATUS_IGNORE) }
+        });
+        check(call, ended.ok_or(Refusal { call, class: PROC_FAILED })?)
     });
     match waited {
         Ok(()) => Ok(memory),
@@ -56,7 +64,7 @@ impl Comm {
             unsafe { ffi::MPI_Iallgather(own, count, kind, target, count, kind, comm, slot) }
         };
         // SAFETY: started above, with this memory.
-        unsafe { wait("MPI_Iallgather", code, request, (mine, all)) }.map(|(_, all)| all)
+        unsafe { wait(("MPI_Iallgather", comm), code, request, (mine, all)) }.map(|(_, all)| all)
     }
 
     /// `MPI_Allgatherv` of some bytes from each process: all of them, in the order of processes.
@@ -83,7 +91,7 @@ impl Comm {
         };
         let memory = (mine, counts, places, all);
         // SAFETY: started above, with this memory.
-        unsafe { wait("MPI_Iallgatherv", code, request, memory) }.map(|(.., all)| all)
+        unsafe { wait(("MPI_Iallgatherv", comm), code, request, memory) }.map(|(.., all)| all)
     }
 
     /// `MPI_Allreduce` with the minimum.
@@ -101,7 +109,7 @@ impl Comm {
             unsafe { ffi::MPI_Iallreduce(own, target, 1, Types::u64(), minimum, comm, slot) }
         };
         // SAFETY: started above, with this memory.
-        unsafe { wait("MPI_Iallreduce", code, request, numbers) }.map(|numbers| numbers[1])
+        unsafe { wait(("MPI_Iallreduce", comm), code, request, numbers) }.map(|numbers| numbers[1])
     }
 
     /// `MPI_Bcast` of bytes whose number all ranks know.
@@ -117,7 +125,7 @@ impl Comm {
             unsafe { ffi::MPI_Ibcast(address, count, Types::bytes(), root, comm, slot) }
         };
         // SAFETY: started above, with this memory.
-        let copy = unsafe { wait("MPI_Ibcast", code, request, copy) }?;
+        let copy = unsafe { wait(("MPI_Ibcast", comm), code, request, copy) }?;
         bytes.copy_from_slice(&copy);
         Ok(())
     }

@@ -70,6 +70,8 @@ struct List {
     companies: Vec<Company>,
     dead: Vec<u64>,
     revoked: Vec<ffi::MPI_Comm>,
+    /// How often the living of each communicator were to have one of their own.
+    attempts: Vec<(ffi::MPI_Comm, c_int)>,
 }
 
 thread_local! {
@@ -179,6 +181,35 @@ pub(super) fn dead_of(group: ffi::MPI_Group) -> Vec<c_int> {
     })
 }
 
+/// The processes of a group, as far as it is known how they are called.
+pub(super) fn names_of(group: ffi::MPI_Group) -> Vec<u64> {
+    LIST.with_borrow(|list| {
+        let mut all = Vec::new();
+        for Company { group: known, names } in &list.companies {
+            let ranks: Vec<c_int> = (0..names.len() as c_int).collect();
+            let (count, mut there) = (ranks.len() as c_int, vec![-1; ranks.len()]);
+            let (from, to) = (ranks.as_ptr(), there.as_mut_ptr());
+            // SAFETY: both lists have `count` entries; both groups live.
+            let code = unsafe { ffi::MPI_Group_translate_ranks(*known, count, from, group, to) };
+            if code == 0 {
+                let members = names.iter().zip(there).filter(|(_, rank)| *rank >= 0);
+                all.extend(members.map(|(name, _)| *name));
+            }
+        }
+        all
+    })
+}
+
+/// True when one of these is dead. May be called while MPI makes progress.
+pub(super) fn has_one_of(names: &[u64]) -> bool {
+    LIST.with_borrow(|list| list.dead.iter().any(|dead| names.contains(dead)))
+}
+
+/// How many are dead. May be called while MPI makes progress.
+pub(super) fn number() -> usize {
+    LIST.with_borrow(|list| list.dead.len())
+}
+
 /// True when somebody is dead.
 pub(super) fn has_some() -> bool {
     LIST.with_borrow(|list| !list.dead.is_empty())
@@ -195,7 +226,22 @@ pub(super) fn revoke(comm: ffi::MPI_Comm) {
 
 /// The communicator is about to be freed, and its number given to another one.
 pub(super) fn forget(comm: ffi::MPI_Comm) {
-    LIST.with_borrow_mut(|list| list.revoked.retain(|it| *it != comm));
+    LIST.with_borrow_mut(|list| {
+        list.revoked.retain(|it| *it != comm);
+        list.attempts.retain(|(it, _)| *it != comm);
+    });
+}
+
+/// How often this was asked for a communicator before.
+pub(super) fn next_attempt(comm: ffi::MPI_Comm) -> c_int {
+    LIST.with_borrow_mut(|list| {
+        if let Some((_, attempts)) = list.attempts.iter_mut().find(|(it, _)| *it == comm) {
+            *attempts += 1;
+            return *attempts;
+        }
+        list.attempts.push((comm, 0));
+        0
+    })
 }
 
 /// True for one of these.

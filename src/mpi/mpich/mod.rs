@@ -7,6 +7,7 @@
 
 pub(super) mod kept_requests;
 pub(super) mod launch_census;
+pub(super) mod left_calls;
 pub(super) mod list_of_the_dead;
 pub(super) mod spawn_lookup;
 pub(super) mod ulfm_of_messages;
@@ -126,7 +127,11 @@ pub(super) fn after_init() {
 /// What has to be done before MPI starts.
 pub(super) fn when_loaded() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| ulfm::provide(ulfm_of_messages::functions()));
+    ONCE.call_once(|| {
+        ulfm::provide(ulfm_of_messages::functions());
+        let mended = left_calls::mend();
+        tracing::debug!(?mended, "calls that can be left");
+    });
 }
 
 /// Not after a death: to free a communicator, MPICH makes progress, and has aborted in that at the

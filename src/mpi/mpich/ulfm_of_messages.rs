@@ -9,7 +9,8 @@
 //! With as many rounds, in one of them nobody dies, and after that all know the same. A shrink
 //! agrees on who lives, and makes a communicator of them (`MPI_Comm_create_group`): who is found to
 //! be dead in its first round, by anybody, is left out, as not all would hear of what a later round
-//! finds. A revocation only sets a mark in this process; fampi tells other ranks in messages of its
+//! finds. When one of them dies in that call it is left ([`left_calls`](super::left_calls)), and
+//! all who live begin again. A revocation only sets a mark in this process; fampi tells other ranks in messages of its
 //! own.
 //!
 //! On such a communicator blocks have messages, too, and may look for one with any tag. What comes
@@ -25,9 +26,8 @@
 //! that messages of agreements are set aside: `a_death_that_a_recovery_finds_inside_of_a_block…`
 //! (`ffi/tests/c`, with `--mpi mpich`).
 //!
-//! **Assumes** that each process sees each death, sooner or later; that all processes of a
-//! communicator begin its agreements in the same order; and that no process dies between the first
-//! round of a shrink and the end of its `MPI_Comm_create_group`.
+//! **Assumes** that each process sees each death, sooner or later; and that all processes of a
+//! communicator begin its agreements in the same order.
 //!
 //! Reference: Cachin, Guerraoui, Rodrigues, *Introduction to Reliable and Secure Distributed
 //! Programming* (2011), §5.2.
@@ -40,11 +40,14 @@ use std::{
 
 use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request, MPI_Status};
 
-use super::list_of_the_dead as dead;
+use super::{
+    left_calls::{Mortals, while_living},
+    list_of_the_dead as dead,
+};
 use crate::{
     mpi::calls::{
-        comm::Comm,
-        library::Checked,
+        comm::{Comm, null},
+        library::{Checked, PROC_FAILED},
         matched::Matched,
         request::{Types, empty_status, next_message},
         ulfm::Ulfm,
@@ -56,6 +59,10 @@ use crate::{
 const TAG: c_int = (1 << 23) - 1;
 /// Of the creation of a communicator.
 const SHRINK_TAG: c_int = 32_699;
+const SHRINK_TAGS: c_int = 16_384;
+/// What a process says of its part of a new communicator.
+const HAS_IT: c_int = 1;
+const NOT_REFUSED: c_int = 2;
 /// Steps of an agreement between two looks for deaths.
 const STEPS: u32 = 64;
 const SUCCESS: c_int = 0;
@@ -456,29 +463,65 @@ unsafe extern "C" fn cancel_nothing(_: *mut c_void, _: c_int) -> c_int {
 /// Ranks in a word of what is agreed on.
 const WORD: usize = 64;
 
-unsafe extern "C" fn shrink(comm: MPI_Comm, made: *mut MPI_Comm) -> c_int {
-    let mut flood = Flood::of_living(comm);
-    while !flood.step() {
-        thread::yield_now();
-    }
-    let lives = |rank: &c_int| flood.words[*rank as usize / WORD] & bit(*rank) != 0;
-    let ranks: Vec<c_int> = (0..flood.size).filter(lives).collect();
+unsafe extern "C" fn shrink(comm: MPI_Comm, made_here: *mut MPI_Comm) -> c_int {
     let group = match group_of(comm) {
         Ok(group) => group,
         Err(refused) => return refused,
     };
+    let code = loop {
+        let mut flood = Flood::of_living(comm);
+        while !flood.step() {
+            thread::yield_now();
+        }
+        let lives = |rank: &c_int| flood.words[*rank as usize / WORD] & bit(*rank) != 0;
+        let ranks: Vec<c_int> = (0..flood.size).filter(lives).collect();
+        // What a call that was left still waits for has another tag.
+        let tag = SHRINK_TAG - dead::next_attempt(comm) % SHRINK_TAGS;
+        let made = create(comm, (group, ranks), tag);
+        // Those who have it need the others; and what MPI refuses to one it gives to nobody.
+        let says = |holds: bool, what| if holds { what } else { 0 };
+        let (code, part) = made.unwrap_or((SUCCESS, null()));
+        let mut said = says(made.is_some(), HAS_IT) | says(code == SUCCESS, NOT_REFUSED);
+        // SAFETY: a live communicator, says whoever called us; the flag is ours.
+        unsafe { agree(comm, &raw mut said) };
+        if said & NOT_REFUSED == 0 {
+            break if code == SUCCESS { PROC_FAILED } else { code };
+        }
+        if said & HAS_IT != 0 {
+            // SAFETY: our caller's variable.
+            unsafe { *made_here = part };
+            break SUCCESS;
+        }
+    };
+    free(group);
+    code
+}
+
+/// The communicator of these ranks of a group, by the call's status; `None` when one of them has
+/// died meanwhile.
+fn create(
+    comm: MPI_Comm,
+    (group, ranks): (MPI_Group, Vec<c_int>),
+    tag: c_int,
+) -> Option<(c_int, MPI_Comm)> {
     // SAFETY: reading a constant that MPI's library defines.
     let mut part = unsafe { ffi::RSMPI_GROUP_NULL };
     let count = ranks.len() as c_int;
     // SAFETY: as many ranks of the group as are said; the result is a variable of ours.
-    let mut code = unsafe { ffi::MPI_Group_incl(group, count, ranks.as_ptr(), &raw mut part) };
-    free(group);
-    if code == SUCCESS {
-        // SAFETY: both are live; the result is our caller's variable.
-        code = unsafe { ffi::MPI_Comm_create_group(comm, part, SHRINK_TAG, made) };
+    let code = unsafe { ffi::MPI_Group_incl(group, count, ranks.as_ptr(), &raw mut part) };
+    if code != SUCCESS {
+        return Some((code, null()));
+    }
+    let made = while_living(Mortals::Named(dead::names_of(part)), move || {
+        let mut made = null();
+        // SAFETY: both are live; the result is a variable of this closure.
+        let code = unsafe { ffi::MPI_Comm_create_group(comm, part, tag, &raw mut made) };
+        (code, made)
+    });
+    if made.is_some() {
         free(part);
     }
-    code
+    made
 }
 
 const fn bit(rank: c_int) -> u64 {

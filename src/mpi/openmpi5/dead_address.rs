@@ -29,9 +29,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{OF_CONNECTIONS, OF_THE_LIBRARY, launch_census, redirect_in};
+use super::{OF_CONNECTIONS, OF_THE_LIBRARY, launch_census};
 use crate::mpi::{
-    calls::ulfm,
+    calls::{redirect, ulfm},
     node::{environment, process::Process, signals},
 };
 
@@ -90,7 +90,7 @@ pub(super) fn mend() -> Option<()> {
     for library in [OF_THE_LIBRARY, OF_CONNECTIONS] {
         // SAFETY: the type of that function. No thread but this one calls MPI for more than its
         // version.
-        unsafe { redirect_in(library, GET, ours as *const c_void) }?;
+        unsafe { redirect::redirect(library, GET, ours as *const c_void) }?;
     }
     Some(())
 }

@@ -42,18 +42,15 @@ mod unreachable_peer;
 pub(super) mod used_numbers;
 
 use std::{
-    ffi::{CStr, OsStr, c_void},
-    mem::{self, MaybeUninit},
-    os::unix::ffi::OsStrExt as _,
+    ffi::{CStr, c_void},
     sync::Once,
 };
 
-use plthook::ObjectFile;
-
 use super::calls::{
-    comm::Comm,
+    comm::{Comm, Partners},
     library::{self, Checked},
-    ulfm::{self, Ulfm},
+    redirect,
+    ulfm::Ulfm,
 };
 use crate::rank::Rank;
 
@@ -139,33 +136,16 @@ pub(super) fn mend_end() {
 /// `ours` takes the arguments of that function, and no other thread calls MPI now.
 unsafe fn redirect(name: &CStr, ours: *const c_void) -> Option<()> {
     // SAFETY: our caller's promise.
-    unsafe { redirect_in(OF_THE_LIBRARY, name, ours) }
+    unsafe { redirect::redirect(OF_THE_LIBRARY, name, ours) }
 }
 
-/// The same for the calls of the library that has the symbol `owned`.
-///
-/// # Safety
-///
-/// That of [`redirect`].
-unsafe fn redirect_in(owned: &CStr, name: &CStr, ours: *const c_void) -> Option<()> {
-    let file = file_of(ulfm::symbol(owned)?)?;
-    let library = ObjectFile::open_file(OsStr::from_bytes(file.to_bytes())).ok()?;
-    // SAFETY: our caller's promise.
-    let replaced = unsafe { library.replace(name.to_str().ok()?, ours) };
-    let replaced = replaced.inspect_err(|error| tracing::debug!(?name, %error, "not redirected"));
-    // Dropped, it would be undone.
-    replaced.ok().map(mem::forget)
-}
-
-/// The file from which an address was loaded.
-fn file_of(address: *mut c_void) -> Option<&'static CStr> {
-    let mut found = MaybeUninit::<libc::Dl_info>::uninit();
-    // SAFETY: the result is a variable of ours.
-    let known = unsafe { libc::dladdr(address, found.as_mut_ptr()) } != 0;
-    // SAFETY: filled, says the call.
-    let name = known.then(|| unsafe { found.assume_init() }.dli_fname)?;
-    // SAFETY: the name of a library that is never unloaded ends with a zero.
-    (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
+/// MPI itself ends the wait for a dead process.
+#[allow(clippy::unnecessary_wraps, reason = "another MPI waits for ever")]
+pub(super) fn unless_dead<T: 'static>(
+    _: Partners,
+    call: impl FnOnce() -> T + 'static,
+) -> Option<T> {
+    Some(call())
 }
 
 /// Who all processes of a communicator are: MPI names them itself.
