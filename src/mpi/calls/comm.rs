@@ -31,6 +31,8 @@ pub(in crate::mpi) enum Partners {
     Of(ffi::MPI_Comm),
     /// That of any process, from the call on: it is not known who takes part.
     Unknown,
+    /// That of a process which this call starts.
+    New,
 }
 
 /// The handle of a live communicator.

@@ -9,7 +9,7 @@
 //! renice_dead   lets survivors run before what is left of the dead
 //! ```
 
-mod causes;
+pub(super) mod causes;
 #[cfg_attr(not(target_os = "linux"), path = "death_mark/absent.rs")]
 pub(super) mod death_mark;
 #[cfg_attr(not(target_os = "linux"), path = "observer/absent.rs")]

@@ -35,7 +35,7 @@ use crate::{
     error::Error,
     mpi::{
         calls::{
-            comm::{self, Comm},
+            comm::{self, Comm, Partners},
             inside,
             library::{Checked, PROC_FAILED, Refusal, check},
             ulfm::Ulfm,
@@ -319,12 +319,12 @@ impl Program {
         let arguments = std::env::args_os().skip(1).map(text).collect::<Result<_, _>>()?;
         Ok(Self { file, arguments, count, information: Information::for_replacements()? })
     }
+}
 
-    /// Its arguments for MPI, with a null pointer at the end. They live as long as this.
-    fn words(&self) -> Vec<*mut c_char> {
-        let words = self.arguments.iter().map(|argument| argument.as_ptr().cast_mut());
-        words.chain([comm::nothing()]).collect()
-    }
+/// Arguments for MPI, with a null pointer at the end. They live as long as the texts.
+fn words(arguments: &[CString]) -> Vec<*mut c_char> {
+    let words = arguments.iter().map(|argument| argument.as_ptr().cast_mut());
+    words.chain([comm::nothing()]).collect()
 }
 
 /// `MPI_Comm_spawn`, by this process alone. It is done again when a new process dies in it.
@@ -339,8 +339,8 @@ fn spawn(started: &Program) -> Checked<Comm> {
 
 /// Nothing when a new process has died in it.
 fn spawn_once(started: &Program, alone: &Comm) -> Checked<Option<Comm>> {
-    let Some(spawning) = Spawning::new() else { return spawn_at_once(started).map(Some) };
-    let mut pointers = started.words();
+    let Some(spawning) = Spawning::new() else { return spawn_at_once(started) };
+    let mut pointers = words(&started.arguments);
     let _inside = inside::spawning();
     let start = || {
         let (count, info) = (started.count.cast_signed(), started.information.0);
@@ -361,29 +361,35 @@ fn spawn_once(started: &Program, alone: &Comm) -> Checked<Option<Comm>> {
     made.map(Some)
 }
 
-/// The same where it cannot be watched.
-fn spawn_at_once(started: &Program) -> Checked<Comm> {
-    let Program { file, count, information, .. } = started;
-    let mut pointers = started.words();
-    let alone = Comm::alone()?;
+/// The same in one step.
+fn spawn_at_once(started: &Program) -> Checked<Option<Comm>> {
+    let Program { file, arguments, count, information } = started;
+    let (file, arguments) = (file.clone(), arguments.clone());
+    let (number, info, alone) = (count.cast_signed(), information.0, Comm::alone()?.raw());
     // SAFETY: reading a constant that MPI's library defines.
-    let mut made = unsafe { ffi::RSMPI_COMM_NULL };
-    let mut codes: Vec<c_int> = vec![0; *count as usize];
-    let (count, info) = (count.cast_signed(), information.0);
-    let (command, list) = (file.as_ptr(), pointers.as_mut_ptr());
+    let none = unsafe { ffi::RSMPI_COMM_NULL };
     let inside = inside::spawning();
-    let code = {
-        // SAFETY: texts end with a zero, the list with null; one code per process; all live here.
-        unsafe {
-            let (raw, errors) = (alone.raw(), codes.as_mut_ptr());
-            ffi::MPI_Comm_spawn(command, list, count, info, 0, raw, &raw mut made, errors)
-        }
-    };
+    // All of it stays where the call is left.
+    let ended = this_mpi::unless_dead(Partners::New, move || {
+        let (mut pointers, mut made) = (words(&arguments), none);
+        let mut codes: Vec<c_int> = vec![0; number as usize];
+        let (command, list, errors) = (file.as_ptr(), pointers.as_mut_ptr(), codes.as_mut_ptr());
+        let to = &raw mut made;
+        let code = {
+            // SAFETY: texts end with a zero, the list with null; one code per process; all live.
+            unsafe { ffi::MPI_Comm_spawn(command, list, number, info, 0, alone, to, errors) }
+        };
+        (code, made)
+    });
     drop(inside);
+    let Some((code, made)) = ended else {
+        tracing::debug!("a new process died while it started");
+        return Ok(None);
+    };
     check("MPI_Comm_spawn", code)?;
     // SAFETY: the call succeeded and gave a link that lives until `free_all`.
     let made = unsafe { Comm::from_raw(made) }?;
-    Ok(made.remembered())
+    Ok(Some(made.remembered()))
 }
 
 /// Hints for the launcher; freed with the scope.

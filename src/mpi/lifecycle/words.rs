@@ -8,7 +8,8 @@ use crate::{
         calls::{
             comm::Comm,
             inside,
-            library::{Checked, PROC_FAILED},
+            library::{Checked, PROC_FAILED, Refusal},
+            ulfm,
         },
         deaths::watcher,
         transport::wire::Wire,
@@ -22,6 +23,8 @@ const TAG: u32 = 3;
 const SPAWN: i32 = 50;
 /// Busy tests before a waiting process leaves its core to those that start.
 const BUSY_TESTS: u32 = 200;
+/// Between two tests then.
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// The root's word to others.
 pub(super) fn tell(comm: &Comm, others: Range<u32>, word: i32) -> Checked<()> {
@@ -62,13 +65,41 @@ fn below(rank: u32, size: u32) -> impl Iterator<Item = u32> {
 
 /// The word of a process, or its death.
 pub(super) fn hear(comm: &Comm, from: u32) -> Checked<i32> {
-    let wire = Wire::new(4);
-    let from = Some(Rank::new(from));
-    // SAFETY: as in `tell`.
+    let (wire, from) = (Wire::new(4), Rank::new(from));
+    let inside = inside::ordinary();
+    // SAFETY: the memory is kept until the request is over; an error ends it, too.
     let posted =
-        unsafe { Request::receive(comm, &wire.exposure(4), from, Some(TAG), &inside::ordinary()) };
-    posted.and_then(wait)?;
-    Ok(wire.read(4, |bytes| bytes.try_into().map_or(SPAWN, i32::from_le_bytes)))
+        unsafe { Request::receive(comm, &wire.exposure(4), Some(from), Some(TAG), &inside) };
+    drop(inside);
+    let mut request = posted?;
+    let (mut tests, mut is_cancelled) = (0_u32, false);
+    loop {
+        if let Some(done) = request.test()? {
+            let lost = Refusal { call: "MPI_Recv", class: PROC_FAILED };
+            let word = || wire.read(4, |bytes| bytes.try_into().map_or(SPAWN, i32::from_le_bytes));
+            return if done.is_cancelled() { Err(lost) } else { Ok(word()) };
+        }
+        tests += 1;
+        if tests > BUSY_TESTS {
+            watcher::look();
+            // Not every MPI ends a receive from the dead.
+            if !is_cancelled && is_dead(comm, from) {
+                is_cancelled = true;
+                request.cancel();
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+fn is_dead(comm: &Comm, process: Rank) -> bool {
+    let mut is_among_them = false;
+    let told = |rank| is_among_them |= rank == process;
+    let known = ulfm::find().map(|ulfm| comm.failed(ulfm, 0, told));
+    if let Some(Err(refusal)) = known {
+        tracing::debug!(?refusal, "who is dead is not known");
+    }
+    is_among_them
 }
 
 /// Waits without using a core for long: those that start need it.
@@ -78,7 +109,7 @@ fn wait(mut request: Request) -> Checked<()> {
         tests += 1;
         if tests > BUSY_TESTS {
             watcher::look();
-            thread::sleep(Duration::from_micros(50));
+            thread::sleep(PAUSE);
         }
     }
     Ok(())

@@ -54,12 +54,17 @@ pub(super) enum Mortals {
     Named(Vec<u64>),
     /// Anybody: so many were dead when it began.
     Anybody(usize),
+    /// New processes, of whom nothing is known: so many were dead when it began.
+    Strangers(usize),
 }
 
 impl Mortals {
     fn of(partners: Partners) -> Self {
+        // Whoever was dead before takes no part.
+        dead::catch_up();
         match partners {
             Partners::Unknown => Self::Anybody(dead::number()),
+            Partners::New => Self::Strangers(dead::strangers()),
             Partners::Of(comm) => Self::Named(names_of(comm)),
         }
     }
@@ -68,6 +73,7 @@ impl Mortals {
         match self {
             Self::Named(names) => dead::has_one_of(names),
             Self::Anybody(before) => dead::number() > *before,
+            Self::Strangers(before) => dead::strangers() > *before,
         }
     }
 }

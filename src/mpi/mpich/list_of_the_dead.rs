@@ -16,13 +16,14 @@
 //!
 //! **Assumes** the caller is the thread that calls MPI.
 
-use std::{cell::RefCell, ffi::c_int, process, sync::OnceLock};
+use std::{cell::RefCell, ffi::c_int, mem, process, sync::OnceLock};
 
 use mpi::ffi;
 
 use super::launch_census;
 use crate::mpi::{
     calls::{comm::Comm, library::check},
+    deaths::causes,
     node::process::{describe, node_name},
 };
 
@@ -48,6 +49,9 @@ impl Name {
     }
 }
 
+/// Of so many looks one asks the launcher.
+const LOOKS: u32 = 64;
+
 /// In the lower half of names that our launcher has given, with the number of the job.
 const LAUNCHED: u32 = 1 << 31;
 
@@ -69,6 +73,10 @@ struct Company {
 struct List {
     companies: Vec<Company>,
     dead: Vec<u64>,
+    /// Those of whose death the launcher has told last, and how many bytes of its file were read.
+    heard: Vec<u64>,
+    read: usize,
+    looks: u32,
     revoked: Vec<ffi::MPI_Comm>,
     /// How often the living of each communicator were to have one of their own.
     attempts: Vec<(ffi::MPI_Comm, c_int)>,
@@ -127,11 +135,48 @@ impl Notice {
 
 /// Looks for deaths, in a call that lasts.
 pub(super) fn look() {
-    // None of them is called while the list is in use, and nothing is allocated.
+    hear_launcher();
+    // None of them is called while the list is in use.
     let mut at = 0;
     while let Some(function) = CALLED.with_borrow(|called| called.get(at).copied()) {
         function();
         at += 1;
+    }
+}
+
+/// Takes the deaths of which the launcher of our own tells, those of new processes and of other
+/// nodes among them: one look after they were heard of, as what the dead have sent comes first.
+fn hear_launcher() {
+    LIST.with_borrow_mut(|list| {
+        list.looks = list.looks.wrapping_add(1);
+        if list.looks.is_multiple_of(LOOKS) {
+            list.take_heard();
+            list.hear();
+        }
+    });
+}
+
+/// Takes all deaths of which the launcher has told until now.
+pub(super) fn catch_up() {
+    LIST.with_borrow_mut(|list| {
+        list.hear();
+        list.take_heard();
+    });
+}
+
+impl List {
+    fn hear(&mut self) {
+        let own = own_name();
+        let new = causes::told_since(&mut self.read).into_iter().map(|place| Name::of(place).0);
+        self.heard.extend(new.filter(|name| *name != own));
+    }
+
+    fn take_heard(&mut self) {
+        for name in mem::take(&mut self.heard) {
+            if !self.dead.contains(&name) {
+                self.dead.push(name);
+            }
+        }
     }
 }
 
@@ -203,6 +248,15 @@ pub(super) fn names_of(group: ffi::MPI_Group) -> Vec<u64> {
 /// True when one of these is dead. May be called while MPI makes progress.
 pub(super) fn has_one_of(names: &[u64]) -> bool {
     LIST.with_borrow(|list| list.dead.iter().any(|dead| names.contains(dead)))
+}
+
+/// How many are dead of whom it is not known where they were: new processes, as a rule. May be
+/// called while MPI makes progress.
+pub(super) fn strangers() -> usize {
+    LIST.with_borrow(|list| {
+        let is_known = |name| list.companies.iter().any(|company| company.names.contains(name));
+        list.dead.iter().filter(|name| !is_known(*name)).count()
+    })
 }
 
 /// How many are dead. May be called while MPI makes progress.
