@@ -25,12 +25,13 @@
 use std::{
     cell::{Cell, RefCell},
     ffi::{CStr, c_uint, c_void},
-    mem,
+    mem::{self, MaybeUninit},
+    ptr,
     rc::Rc,
     sync::OnceLock,
 };
 
-use generator::Gn;
+use libc::ucontext_t;
 use mpi::ffi;
 
 use super::list_of_the_dead as dead;
@@ -39,8 +40,9 @@ use crate::mpi::calls::{comm::Partners, redirect::redirect, ulfm};
 /// The function of MPI that no tool puts its own in the place of.
 const OF_THE_LIBRARY: &CStr = c"PMPI_Comm_dup";
 const PROGRESS: &CStr = c"ucp_worker_progress";
-/// In machine words: four megabytes, of which only what is used is real.
-const STACK_WORDS: usize = 0x8_0000;
+/// Bytes of a stack, of which only what is used is real, and of what guards it.
+const STACK: usize = 4 << 20;
+const GUARD: usize = 64 << 10;
 
 type Progress = unsafe extern "C" fn(*mut c_void) -> c_uint;
 
@@ -81,8 +83,73 @@ impl Mortals {
 thread_local! {
     /// For the call that is under way on its own stack.
     static MORTALS: RefCell<Option<Mortals>> = const { RefCell::new(None) };
-    /// One of them has died, and the call is to be left.
-    static IS_IN_VAIN: Cell<bool> = const { Cell::new(false) };
+    /// The stack on which this thread is; null for its own.
+    static STACK_IN_USE: Cell<*mut Stack> = const { Cell::new(ptr::null_mut()) };
+    /// What is done first on the stack that is entered next.
+    static LIFE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+/// A stack, and where the thread was before it entered it.
+struct Stack {
+    memory: *mut c_void,
+    inside: ucontext_t,
+    outside: ucontext_t,
+    is_left: bool,
+}
+
+impl Stack {
+    /// `None` when there is no memory.
+    fn new() -> Option<Box<Self>> {
+        let (rights, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: new memory, wherever it may be.
+        let memory = unsafe { libc::mmap(ptr::null_mut(), STACK, rights, kind, -1, 0) };
+        if memory == libc::MAP_FAILED {
+            return None;
+        }
+        // SAFETY: the lowest part of that memory, which nobody uses.
+        unsafe { libc::mprotect(memory, GUARD, libc::PROT_NONE) };
+        let context = || {
+            let mut context = MaybeUninit::zeroed();
+            // SAFETY: the result is a variable of ours.
+            let known = unsafe { libc::getcontext(context.as_mut_ptr()) } == 0;
+            // SAFETY: numbers and pointers, all of them set.
+            known.then(|| unsafe { context.assume_init() })
+        };
+        let (inside, outside) = (context()?, context()?);
+        let mut made = Box::new(Self { memory, inside, outside, is_left: false });
+        made.inside.uc_stack.ss_sp = memory;
+        made.inside.uc_stack.ss_size = STACK;
+        made.inside.uc_link = &raw mut made.outside;
+        // SAFETY: the context was filled above, and has a stack; the function takes no argument.
+        unsafe { libc::makecontext(&raw mut made.inside, live, 0) };
+        Some(made)
+    }
+
+    /// Does this there; false when it was left for ever in the middle.
+    fn run(self: Box<Self>, life: Box<dyn FnOnce()>) -> bool {
+        LIFE.set(Some(life));
+        let stack = Box::into_raw(self);
+        let outer = STACK_IN_USE.replace(stack);
+        // SAFETY: both contexts live as long as the stack, which this thread alone uses.
+        unsafe { libc::swapcontext(&raw mut (*stack).outside, &raw const (*stack).inside) };
+        STACK_IN_USE.set(outer);
+        // SAFETY: made above.
+        let is_left = unsafe { (*stack).is_left };
+        if !is_left {
+            // SAFETY: it is at its end, and nothing refers to it any more.
+            let over = unsafe { Box::from_raw(stack) };
+            // SAFETY: what `new` has mapped.
+            unsafe { libc::munmap(over.memory, STACK) };
+        }
+        !is_left
+    }
+}
+
+/// The first function on each stack.
+extern "C" fn live() {
+    let life = LIFE.take();
+    life.into_iter().for_each(|life| life());
 }
 
 /// The names of all processes of a communicator, or of a link between two groups.
@@ -113,7 +180,7 @@ pub(super) fn mend() -> Option<()> {
 
 /// MPI waits, and asks the library below it for news.
 unsafe extern "C" fn progress_or_leave(worker: *mut c_void) -> c_uint {
-    if generator::is_generator() && MORTALS.with_borrow(Option::is_some) {
+    if !STACK_IN_USE.get().is_null() {
         dead::look();
         if MORTALS.with_borrow(|mortals| mortals.as_ref().is_some_and(Mortals::have_died)) {
             leave();
@@ -124,22 +191,13 @@ unsafe extern "C" fn progress_or_leave(worker: *mut c_void) -> c_uint {
 }
 
 /// Leaves the call that is under way, for ever.
-#[expect(deprecated, reason = "a scope cannot be handed through MPI")]
 fn leave() {
-    IS_IN_VAIN.set(true);
-    generator::yield_with(());
-}
-
-/// What one thread alone does.
-struct Here<F>(F);
-
-// SAFETY: the stack with it is entered by the thread that has made it, and left by that thread.
-unsafe impl<F> Send for Here<F> {}
-
-impl<F: FnOnce()> Here<F> {
-    fn live(self) {
-        (self.0)();
-    }
+    let stack = STACK_IN_USE.get();
+    // SAFETY: the stack on which this thread is, which lives for ever from now on.
+    unsafe { (*stack).is_left = true };
+    // SAFETY: as above; the thread has entered it from there.
+    unsafe { libc::swapcontext(&raw mut (*stack).inside, &raw const (*stack).outside) };
+    unreachable!("a stack that was left is never entered again");
 }
 
 /// Makes a call of MPI; `None` when one of those who take part has died and it was left.
@@ -155,17 +213,14 @@ pub(super) fn while_living<T: 'static>(
     mortals: Mortals,
     call: impl FnOnce() -> T + 'static,
 ) -> Option<T> {
+    let Some(stack) = Stack::new() else { return Some(call()) };
     let result = Rc::new(Cell::new(None));
     let there = Rc::clone(&result);
-    let life = Here(move || there.set(Some(call())));
-    let mut stack = Gn::<()>::new_opt(STACK_WORDS, move || life.live());
     let outer = MORTALS.replace(Some(mortals));
-    stack.resume();
+    let is_over = stack.run(Box::new(move || there.set(Some(call()))));
     MORTALS.set(outer);
-    if IS_IN_VAIN.take() {
+    if !is_over {
         tracing::debug!("a call of MPI was left: it waits for the dead");
-        // MPI may still write to what it has there.
-        mem::forget(stack);
     }
     result.take()
 }
