@@ -18,7 +18,7 @@ use fampi::{
     },
 };
 
-use crate::network::{Cost, Network, Outcome};
+use fampi_kit::loggp::{Cost, Network, Outcome};
 
 const COMM: CommId = CommId(1);
 const BLOCK: BlockId = BlockId(0);
@@ -60,7 +60,7 @@ fn agree((ranks, deaths): (u32, u32), (shape, nodes): (Shape, &Nodes), cost: Cos
         machines[rank as usize].handle_vote(BLOCK, Vote::yes(0), &mut out);
         carry_out(rank, &mut out, &dead, &mut network, &mut undecided);
     }
-    while let Some((rank, from, wire)) = network.next() {
+    while let Some((rank, from, wire)) = network.take_next() {
         let machine = &mut machines[rank as usize];
         match wire {
             Wire::Yes(yes) => machine.handle_yes(Rank::new(from), yes, &mut out),
@@ -166,7 +166,7 @@ pub(crate) fn usual(kind: Kind, ranks: u32, cost: Cost) -> Outcome {
     for rank in (1..ranks).filter(|rank| missing[*rank as usize] == 0).collect::<Vec<_>>() {
         network.send(rank, kind.parent(rank).expect("not the root"), bytes, false);
     }
-    while let Some((rank, _, decided)) = network.next() {
+    while let Some((rank, _, decided)) = network.take_next() {
         let waits = &mut missing[rank as usize];
         let complete = if decided {
             true

@@ -3,19 +3,18 @@
 //! The commit is the engine's own machine; beside it stand the two usual agreements, a reduction
 //! with a broadcast over a tree, and a centre that all ranks tell, and the commit of ranks that do
 //! not know on which nodes they are, with exchanges of several widths: so it is with deaths, too.
-//! Time passes as in `network.rs`.
+//! Time passes as in `fampi_kit::loggp`.
 //! Prints one row for each agreement, number of ranks and number of deaths.
 //!
 //! `scale ranks 1024,65536 deaths 0,10 latency 2500 overhead 1500 gap 1000 byte 6`
 
 mod agreements;
-mod network;
 
 use std::process::ExitCode;
 
 use agreements::Kind;
 use fampi::protocol::exchange::Shape;
-use network::{Cost, Outcome};
+use fampi_kit::loggp::{Cost, Outcome};
 
 /// Ranks times deaths up to which a run is made unasked: every rank keeps what it knows of the
 /// dead, in three places. 1,000 deaths on 2^20 ranks take 14 GiB.

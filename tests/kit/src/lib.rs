@@ -7,6 +7,7 @@
 
 pub mod hushed;
 pub mod launch;
+pub mod loggp;
 pub mod median;
 #[cfg(feature = "observers")]
 pub mod observers;

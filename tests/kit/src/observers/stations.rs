@@ -66,6 +66,8 @@ enum What<W, T> {
     Message(u32, W),
     Timer(T),
     Death,
+    /// Its processor may be free for what waits.
+    Free,
 }
 
 struct Happening<W, T> {
@@ -83,6 +85,14 @@ pub struct Told {
     pub last: Duration,
 }
 
+/// Who told what dead, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard {
+    pub node: u32,
+    pub dead: u32,
+    pub at: Duration,
+}
+
 pub struct World<S: Station> {
     pub stations: Vec<S>,
     pub alive: Vec<bool>,
@@ -92,7 +102,11 @@ pub struct World<S: Station> {
     pub messages: u64,
     /// By the number of what was told dead.
     pub told: Vec<Told>,
+    /// All that was told, in order, as long as nobody has taken it.
+    pub heard: Vec<Heard>,
     busy: Vec<Duration>,
+    /// What waits for the processor of each: messages before timers, then by order of scheduling.
+    waiting: Vec<BinaryHeap<Reverse<(bool, u64, u32)>>>,
     /// By time; then messages before timers; then by order of scheduling.
     queue: BinaryHeap<Reverse<(Duration, bool, u64, u32)>>,
     happenings: Vec<Option<Happening<S::Wire, S::Timer>>>,
@@ -119,7 +133,9 @@ impl<S: Station> World<S> {
             conditions,
             messages: 0,
             told: vec![Told::default(); subjects as usize],
+            heard: Vec::new(),
             busy: vec![Duration::ZERO; count],
+            waiting: (0..count).map(|_| BinaryHeap::new()).collect(),
             queue: BinaryHeap::new(),
             happenings: Vec::new(),
             free: Vec::new(),
@@ -184,6 +200,11 @@ impl<S: Station> World<S> {
         let entry = &mut self.happenings[slot as usize];
         let Some(happening) = entry.as_mut() else { return };
         let to = happening.to as usize;
+        if let What::Free = happening.what {
+            *entry = None;
+            self.free.push(slot);
+            return self.go_on(to, at);
+        }
         if !self.alive[to] {
             *entry = None;
             self.free.push(slot);
@@ -196,11 +217,42 @@ impl<S: Station> World<S> {
                 self.busy[to] = self.busy[to].max(at + stall);
             }
         }
-        if self.busy[to] > at && !matches!(happening.what, What::Death) {
-            self.queue.push(Reverse((self.busy[to], is_timer, sequence, slot)));
-            return;
+        let is_death = matches!(happening.what, What::Death);
+        let has_to_wait = self.busy[to] > at || !self.waiting[to].is_empty();
+        if has_to_wait && !is_death {
+            if self.waiting[to].is_empty() {
+                self.wake(to);
+            }
+            return self.waiting[to].push(Reverse((is_timer, sequence, slot)));
         }
-        let happening = entry.take();
+        self.happen(to, at, slot);
+    }
+
+    /// Tells a station when its processor is free.
+    fn wake(&mut self, to: usize) {
+        let what = Happening { to: to as u32, what: What::Free, late: true };
+        self.schedule(self.busy[to].max(self.now), what);
+    }
+
+    /// The processor of a station may be free for what waits.
+    fn go_on(&mut self, to: usize, at: Duration) {
+        if self.busy[to] <= at
+            && let Some(Reverse((_, _, slot))) = self.waiting[to].pop()
+        {
+            if self.alive[to] {
+                self.happen(to, at, slot);
+            } else {
+                self.happenings[slot as usize] = None;
+                self.free.push(slot);
+            }
+        }
+        if !self.waiting[to].is_empty() {
+            self.wake(to);
+        }
+    }
+
+    fn happen(&mut self, to: usize, at: Duration, slot: u32) {
+        let happening = self.happenings[slot as usize].take();
         self.free.push(slot);
         let mut out = std::mem::replace(&mut self.out, none());
         match happening.map(|it| it.what) {
@@ -211,7 +263,7 @@ impl<S: Station> World<S> {
             }
             Some(What::Timer(timer)) => self.stations[to].expire(timer, &mut out),
             Some(What::Death) => self.alive[to] = false,
-            None => {}
+            Some(What::Free) | None => {}
         }
         self.carry_out(to as u32, &mut out);
         self.out = out;
@@ -230,6 +282,7 @@ impl<S: Station> World<S> {
             }
             told.by += 1;
             told.last = told.last.max(leaves);
+            self.heard.push(Heard { node: from, dead, at: leaves });
         }
         for (to, wire) in out.sends.drain(..) {
             leaves += self.conditions.overhead;

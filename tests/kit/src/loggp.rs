@@ -17,23 +17,23 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 /// Costs in nanoseconds. The defaults between nodes are those of the simulator `LogGOPSim`
 /// (Hoefler, Schneider, Lumsdaine, HPDC 2010), about a cluster with `InfiniBand` of that time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cost {
+pub struct Cost {
     /// L: from the end of sending to the arrival.
-    pub(crate) latency: u64,
+    pub latency: u64,
     /// o: what a message takes of its sender, and of its receiver.
-    pub(crate) overhead: u64,
+    pub overhead: u64,
     /// g: between two messages of one sender, at least.
-    pub(crate) gap: u64,
+    pub gap: u64,
     /// G: for each byte after the first.
-    pub(crate) per_byte: u64,
+    pub per_byte: u64,
     /// Ranks on a node, which have lower costs among them.
-    pub(crate) node: u32,
+    pub node: u32,
     /// L on a node.
-    pub(crate) near_latency: u64,
+    pub near_latency: u64,
     /// o and g on a node.
-    pub(crate) near_overhead: u64,
+    pub near_overhead: u64,
     /// From the moment that a rank needs a dead one until it knows of the death.
-    pub(crate) detection: u64,
+    pub detection: u64,
 }
 
 impl Default for Cost {
@@ -59,15 +59,15 @@ impl Cost {
 
 /// What an agreement took.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// Nanoseconds from the votes, which all cast at once, to the last decision.
-    pub(crate) latency: u64,
+    pub latency: u64,
     /// Messages of which each had to wait for the one before, on the longest chain to a decision.
-    pub(crate) delays: u16,
-    pub(crate) messages: u64,
+    pub delays: u16,
+    pub messages: u64,
     /// Messages sent by the rank that sent most.
-    pub(crate) messages_max: u32,
-    pub(crate) bytes: u64,
+    pub messages_max: u32,
+    pub bytes: u64,
 }
 
 /// What happens to a rank.
@@ -91,7 +91,7 @@ struct Station {
 }
 
 /// The ranks, and what is on its way to them.
-pub(crate) struct Network<T> {
+pub struct Network<T> {
     cost: Cost,
     stations: Vec<Station>,
     queue: BinaryHeap<Reverse<(u64, u64, u32)>>,
@@ -99,11 +99,11 @@ pub(crate) struct Network<T> {
     happenings: Vec<Option<Happening<T>>>,
     free: Vec<u32>,
     sequence: u64,
-    pub(crate) outcome: Outcome,
+    pub outcome: Outcome,
 }
 
 impl<T> Network<T> {
-    pub(crate) fn new(ranks: u32, cost: Cost) -> Self {
+    pub fn new(ranks: u32, cost: Cost) -> Self {
         Self {
             cost,
             stations: vec![Station::default(); ranks as usize],
@@ -126,7 +126,7 @@ impl<T> Network<T> {
     }
 
     /// A message leaves a rank, as soon as it can.
-    pub(crate) fn send(&mut self, from: u32, to: u32, bytes: usize, what: T) {
+    pub fn send(&mut self, from: u32, to: u32, bytes: usize, what: T) {
         let near = self.cost.are_near(from, to);
         let (latency, overhead, gap, per_byte) = match (near, self.cost) {
             (true, cost) => (cost.near_latency, cost.near_overhead, cost.near_overhead, 0),
@@ -146,14 +146,14 @@ impl<T> Network<T> {
     }
 
     /// A rank is told of the death of another, which it needs from now on.
-    pub(crate) fn detect(&mut self, rank: u32, dead: u32, what: T) {
+    pub fn detect(&mut self, rank: u32, dead: u32, what: T) {
         let station = self.stations[rank as usize];
         let at = station.busy + self.cost.detection;
         self.schedule(at, Happening { to: rank, from: dead, chain: station.chain, what });
     }
 
     /// What happens next: to whom, from whom, and what.
-    pub(crate) fn next(&mut self) -> Option<(u32, u32, T)> {
+    pub fn take_next(&mut self) -> Option<(u32, u32, T)> {
         let Reverse((at, _, slot)) = self.queue.pop()?;
         let happening = self.happenings[slot as usize].take().expect("each happens once");
         self.free.push(slot);
@@ -165,8 +165,24 @@ impl<T> Network<T> {
         Some((happening.to, happening.from, happening.what))
     }
 
+    /// When something happens next.
+    pub fn time_of_next(&self) -> Option<u64> {
+        self.queue.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Until when a rank is busy with what has happened to it.
+    pub fn time_of(&self, rank: u32) -> u64 {
+        self.stations[rank as usize].busy
+    }
+
+    /// A rank does nothing before this moment.
+    pub fn pass_time(&mut self, rank: u32, until: u64) {
+        let busy = &mut self.stations[rank as usize].busy;
+        *busy = until.max(*busy);
+    }
+
     /// A rank has decided.
-    pub(crate) fn decided(&mut self, rank: u32) {
+    pub fn decided(&mut self, rank: u32) {
         let station = self.stations[rank as usize];
         self.outcome.latency = self.outcome.latency.max(station.busy);
         self.outcome.delays = self.outcome.delays.max(station.chain);
