@@ -24,8 +24,9 @@ use rustix::process::Pid;
 
 use crate::refusal::Misuse;
 
-/// How the launcher calls this tool to start a daemon; the number of nodes follows in this word, as
-/// the launcher passes one.
+/// How the launcher calls this tool to start a daemon; the number of nodes and the processors of
+/// the job follow in this word, as the launcher passes one: `4@0,1`. The launcher may be on a node,
+/// and then has the processors of that one alone.
 const AGENT: &str = "__agent=";
 /// The network between name spaces; it is not seen outside of them.
 const NETWORK: &str = "10.77.0";
@@ -74,8 +75,7 @@ impl Nodes {
                 .map(str::to_owned)
                 .into();
         if matches!(self, Self::Spaces(_)) {
-            let tool = env::current_exe().context("cannot find this tool")?;
-            let agent = format!("{} {AGENT}{}", tool.display(), names.len());
+            let agent = agent(names.len())?;
             words.extend(
                 ["--prtemca", "plm_ssh_agent", &agent, "--prtemca", "prte_if_include", "eth0"]
                     .map(str::to_owned),
@@ -95,9 +95,8 @@ impl Nodes {
         });
         let mut words = vec!["--hosts".to_owned(), hosts.collect::<Vec<_>>().join(",")];
         if let Self::Spaces(spaces) = self {
-            let tool = env::current_exe().context("cannot find this tool")?;
             words.push("--agent".to_owned());
-            words.push(format!("{} {AGENT}{number}", tool.display()));
+            words.push(agent(names.len())?);
             words.push("--reach".to_owned());
             words.push(format!("ip netns exec {}", spaces.switch));
         }
@@ -139,7 +138,7 @@ impl Spaces {
     fn inside(&self, name: &str, command: &Command) -> Command {
         // What is on no node is there for all of them, and may use all processors.
         let nodes = if *name == self.switch { 1 } else { self.names.len() };
-        let mut on = inside(name, nodes);
+        let mut on = inside(name, nodes, &allowed());
         on.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {
@@ -250,14 +249,28 @@ fn ip(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A command in one of so many name spaces, under its name and on its processors; what is to run is
-/// to be added.
-fn inside(name: &str, nodes: usize) -> Command {
+/// This tool as the agent of a launcher, for so many nodes.
+fn agent(nodes: usize) -> Result<String> {
+    let tool = env::current_exe().context("cannot find this tool")?;
+    let processors: Vec<String> = allowed().iter().map(ToString::to_string).collect();
+    Ok(format!("{} {AGENT}{nodes}@{}", tool.display(), processors.join(",")))
+}
+
+/// The number of nodes and the processors in the word of an agent.
+fn asked(word: &str) -> Option<(usize, Vec<usize>)> {
+    let (nodes, processors) = word.strip_prefix(AGENT)?.split_once('@')?;
+    let processors = processors.split(',').filter_map(|number| number.parse().ok()).collect();
+    Some((nodes.parse().ok()?, processors))
+}
+
+/// A command in one of so many name spaces, under its name and on its share of these processors;
+/// what is to run is to be added.
+fn inside(name: &str, nodes: usize, processors: &[usize]) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", name]);
     let node = name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0);
     let processors: Vec<String> =
-        share(&allowed(), node, nodes).iter().map(ToString::to_string).collect();
+        share(processors, node, nodes).iter().map(ToString::to_string).collect();
     if !processors.is_empty() {
         command.args(["taskset", "--cpu-list", &processors.join(",")]);
     }
@@ -282,14 +295,14 @@ fn share(all: &[usize], node: usize, nodes: usize) -> &[usize] {
     all.get(first..first + number).unwrap_or_default()
 }
 
-/// Starts a daemon in a name space, if this process was called for that: `__agent=NODES HOST
-/// COMMAND…`. It returns at once, as `ssh` does when the daemon goes on by itself.
+/// Starts a daemon in a name space, if this process was called for that: `__agent=NODES@PROCESSORS
+/// HOST COMMAND…`. It returns at once, as `ssh` does when the daemon goes on by itself.
 pub(crate) fn start_daemon_if_asked() -> Option<Result<()>> {
     let mut words = env::args().skip(1);
-    let nodes = words.next()?.strip_prefix(AGENT)?.parse().ok()?;
+    let (nodes, processors) = asked(&words.next()?)?;
     let mut words = words.skip_while(|word| word.starts_with('-'));
     let host = words.next()?;
-    let mut command = inside(&host, nodes);
+    let mut command = inside(&host, nodes, &processors);
     // The words are those of a shell, as for `ssh`.
     command.args(["sh", "-c", &words.collect::<Vec<_>>().join(" ")]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
@@ -325,6 +338,15 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_is_told_the_processors_of_the_job_and_not_those_of_its_launcher() {
+        let words = agent(4).expect("this test has a path");
+        let (_, word) = words.rsplit_once(' ').expect("two words");
+        assert_eq!(asked(word), Some((4, allowed())));
+        assert_eq!(asked("__agent=3@2,5"), Some((3, vec![2, 5])));
+        assert_eq!((asked("run"), asked("__agent=3")), (None, None));
+    }
+
+    #[test]
     fn name_spaces_have_names_and_addresses_and_are_gone_afterwards() {
         if !rustix::process::geteuid().is_root() {
             return eprintln!("skipped: name spaces take root");
@@ -334,6 +356,7 @@ mod tests {
             Err(error) => return eprintln!("skipped: {error:#}"),
         };
         let name = spaces.names[1].clone();
+        let inside = |name, nodes| inside(name, nodes, &allowed());
         let said = inside(&name, 2).args(["hostname"]).output().expect("ip");
         assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), name);
         let shown = inside(&name, 2).args(["ip", "addr", "show", "eth0"]).output().expect("ip");
