@@ -133,6 +133,11 @@ impl<'a> Program<'a> {
         Self { flag: "--bench", kind: "bench", ..Self::application(name) }.at_its_best()
     }
 
+    /// A measuring program whose time is that of messages, and of waiting for a processor.
+    pub(crate) fn benchmark_of_messages(name: &'a str) -> Self {
+        Self { flag: "--bench", kind: "bench", ..Self::application(name) }
+    }
+
     /// Builds it as it is measured, or installed.
     pub(crate) fn at_its_best(self) -> Self {
         Self { profile: BEST, ..self }
@@ -204,6 +209,7 @@ fn build_by_cargo(
         let part: &[&str] = match kind {
             "cdylib" => &["--lib"],
             "example" => &["--example", name],
+            "bench" => &["--bench", name],
             _ => &["--bin", name],
         };
         cargo.args(selected(workspace, profile, &alone, part));

@@ -9,7 +9,7 @@
 //!                                            doctor ──▶ is it fit, and what would be survived?
 //!                                            top ──▶ what the observers of this machine know
 //!
-//!  run · demo · test · bench · figure2 · figure14 · soak
+//!  run · demo · test · bench · figure · figure2 · figure14 · soak
 //!     │ plan (who is killed, when)
 //!     ▼
 //!  launcher (which flags) ──▶ session (own session, signals, time limit, nothing left behind)
@@ -33,6 +33,7 @@ mod detector;
 mod doctor;
 mod doctor_on_mpich;
 mod draw;
+mod figure;
 mod figure14;
 mod figure2;
 mod guard;
@@ -58,6 +59,7 @@ mod recovery;
 mod refusal;
 mod report;
 mod restart;
+mod ring_token;
 mod run;
 mod scale;
 mod session;
@@ -119,6 +121,9 @@ enum Command {
     /// Measure, on real ranks, what fault tolerance costs
     #[command(subcommand)]
     Bench(bench::Benchmark),
+    /// Draw figures of other papers beside ours
+    #[command(subcommand)]
+    Figure(figure::Figure),
     /// Run both applications in the situations of the paper's figure 2, and draw it
     Figure2(figure2::Options),
     /// Sort in the situations of figure 14 of Camargo and Duarte 2018, and draw it
@@ -182,6 +187,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Test(options) => test::main(&workspace, &options),
         Command::Sim(options) => sim::main(&workspace, &options),
         Command::Bench(benchmark) => bench::main(&workspace, &benchmark),
+        Command::Figure(figure) => figure::main(&workspace, &figure),
         Command::Figure2(options) => figure2::main(&workspace, &options),
         Command::Figure14(options) => figure14::main(&workspace, &options),
         Command::Timeline(options) => draw::main(&options),
@@ -211,6 +217,8 @@ mod tests {
             "scale",
             "detector",
             "soak",
+            "figure",
+            "ring-token",
             "figure2",
             "figure14",
             "timeline",

@@ -16,4 +16,5 @@ pub mod processes;
 pub mod programs;
 pub mod seeds;
 pub mod selection;
+pub mod tokens;
 pub mod traces;

@@ -1,0 +1,20 @@
+//! `fampi figure`: figures of other papers beside ours, each by the name of its test.
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::ring_token;
+use crate::workspace::Workspace;
+
+#[derive(Subcommand)]
+pub(crate) enum Figure {
+    /// Pass tokens around a ring that loses processes, real and simulated: figures 1 and 2 of
+    /// Bland 2012
+    RingToken(ring_token::Options),
+}
+
+pub(crate) fn main(workspace: &Workspace, figure: &Figure) -> Result<u8> {
+    match figure {
+        Figure::RingToken(options) => ring_token::main(workspace, options),
+    }
+}
