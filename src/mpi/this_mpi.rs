@@ -24,7 +24,7 @@ pub(super) use super::openmpi5::{
     request_origin::origin,
     romio::choose as prepare_files,
     shared_machine::yield_when_idle,
-    spawn_lookup, unless_dead,
+    spawn_lookup,
     used_numbers::free_for_ever,
     version, was_spawned, when_idle,
 };
@@ -34,10 +34,8 @@ pub(super) use super::mpich::{
     Leader, Linking, Start, after_init, ask_again, before_creation, before_finalize, can_agree,
     free_for_ever, init_state,
     kept_requests::{Free, Keeping, Seen, is_shared},
-    know, launch_census,
-    left_calls::unless_dead,
-    list_of_the_dead as inject_failure, may_be_deaf, may_be_duplicated, may_be_listed,
-    may_free_at_the_end, origin, prepare_files, protect_receive, spawn_lookup,
-    ulfm_of_messages::first_of_program,
-    version, was_spawned, when_idle, when_loaded, while_linking, yield_when_idle,
+    know, launch_census, list_of_the_dead as inject_failure, may_be_deaf, may_be_duplicated,
+    may_be_listed, may_free_at_the_end, origin, prepare_files, protect_receive,
+    set_aside::first_of_program,
+    spawn_lookup, version, was_spawned, when_idle, when_loaded, while_linking, yield_when_idle,
 };

@@ -7,11 +7,11 @@ use mpi::ffi;
 use super::{
     inside,
     library::{Checked, PROC_FAILED, Refusal, check},
+    partners::{Partners, unless_dead},
     ulfm::{self, Ulfm},
 };
 use crate::{
     fault::FaultCode,
-    mpi::this_mpi,
     native::Request,
     rank::{Rank, RankSet},
 };
@@ -22,17 +22,6 @@ pub(in crate::mpi) struct Comm {
     raw: ffi::MPI_Comm,
     rank: u32,
     size: u32,
-}
-
-/// Whose death ends a call that makes a communicator.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::mpi) enum Partners {
-    /// That of a process of this communicator, or of this link between two groups.
-    Of(ffi::MPI_Comm),
-    /// That of any process, from the call on: it is not known who takes part.
-    Unknown,
-    /// That of a process which this call starts.
-    New,
 }
 
 /// The handle of a live communicator.
@@ -201,7 +190,7 @@ impl Comm {
         partners: Partners,
         make: impl FnOnce(*mut ffi::MPI_Comm) -> c_int + 'static,
     ) -> Checked<Option<Self>> {
-        let ended = this_mpi::unless_dead(partners, move || {
+        let ended = unless_dead(partners, move || {
             let mut raw = null();
             (make(&raw mut raw), raw)
         });

@@ -12,12 +12,13 @@ use std::{
 use mpi::ffi;
 
 use super::{
-    comm::{Comm, Partners},
+    comm::Comm,
     inside,
     library::{COUNT, Checked, PROC_FAILED, Refusal, check},
+    partners::{Partners, unless_dead},
     request::Types,
 };
-use crate::{mpi::this_mpi, native::Request};
+use crate::native::Request;
 
 /// Waits for a collective under way, with the memory that MPI reads and writes: where it was cut
 /// short, MPI may still do so, and the memory is kept for ever.
@@ -32,7 +33,7 @@ unsafe fn wait<T>(
     memory: T,
 ) -> Checked<T> {
     let waited = check(call, code).and_then(|()| {
-        let ended = this_mpi::unless_dead(Partners::Of(comm), move || {
+        let ended = unless_dead(Partners::Of(comm), move || {
             // SAFETY: live, says our caller; no status is wanted.
             unsafe { ffi::MPI_Wait(request.slot(), ffi::RSMPI_STATUS_IGNORE) }
         });

@@ -16,6 +16,7 @@ pub(super) mod layout;
 pub(super) mod library;
 pub(super) mod matched;
 pub(super) mod meeting;
+pub(super) mod partners;
 pub(super) mod redirect;
 pub(super) mod reduce;
 pub(super) mod request;

@@ -5,11 +5,9 @@
 //! pidfd         descriptors of processes, which become readable at their end
 //! death_mark    a lock in shared memory, which the kernel marks before that
 //! observer      the client of the detector, whose news the watcher fetches
-//! causes        how the launcher of our own says that processes have died
 //! renice_dead   lets survivors run before what is left of the dead
 //! ```
 
-pub(super) mod causes;
 #[cfg_attr(not(target_os = "linux"), path = "death_mark/absent.rs")]
 pub(super) mod death_mark;
 #[cfg_attr(not(target_os = "linux"), path = "observer/absent.rs")]

@@ -36,13 +36,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{causes, death_mark::DeathMark, observer, pidfd::Ends, renice_dead};
+use super::{death_mark::DeathMark, observer, pidfd::Ends, renice_dead};
 use crate::{
     fault::Cause,
     mpi::{
         calls::{agreement, inside, library},
         node::{
-            environment,
+            causes, environment,
             process::{Process, describe, node},
         },
         this_mpi::{

@@ -35,9 +35,10 @@ use crate::{
     error::Error,
     mpi::{
         calls::{
-            comm::{self, Comm, Partners},
+            comm::{self, Comm},
             inside,
             library::{Checked, PROC_FAILED, Refusal, check},
+            partners::{Partners, unless_dead},
             ulfm::Ulfm,
         },
         deaths::watcher,
@@ -370,7 +371,7 @@ fn spawn_at_once(started: &Program) -> Checked<Option<Comm>> {
     let none = unsafe { ffi::RSMPI_COMM_NULL };
     let inside = inside::spawning();
     // All of it stays where the call is left.
-    let ended = this_mpi::unless_dead(Partners::New, move || {
+    let ended = unless_dead(Partners::New, move || {
         let (mut pointers, mut made) = (words(&arguments), none);
         let mut codes: Vec<c_int> = vec![0; number as usize];
         let (command, list, errors) = (file.as_ptr(), pointers.as_mut_ptr(), codes.as_mut_ptr());

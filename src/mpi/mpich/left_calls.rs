@@ -27,7 +27,6 @@ use std::{
     ffi::{CStr, c_uint, c_void},
     mem::{self, MaybeUninit},
     ptr,
-    rc::Rc,
     sync::OnceLock,
 };
 
@@ -35,7 +34,11 @@ use libc::ucontext_t;
 use mpi::ffi;
 
 use super::list_of_the_dead as dead;
-use crate::mpi::calls::{comm::Partners, redirect::redirect, ulfm};
+use crate::mpi::calls::{
+    partners::{self, Partners},
+    redirect::redirect,
+    ulfm,
+};
 
 /// The function of MPI that no tool puts its own in the place of.
 const OF_THE_LIBRARY: &CStr = c"PMPI_Comm_dup";
@@ -175,7 +178,9 @@ pub(super) fn mend() -> Option<()> {
     let ours: Progress = progress_or_leave;
     // SAFETY: the type of that function. No thread but this one calls MPI for more than its
     // version.
-    unsafe { redirect(OF_THE_LIBRARY, PROGRESS, ours as *const c_void) }
+    unsafe { redirect(OF_THE_LIBRARY, PROGRESS, ours as *const c_void) }?;
+    partners::provide(run);
+    Some(())
 }
 
 /// MPI waits, and asks the library below it for news.
@@ -200,27 +205,29 @@ fn leave() {
     unreachable!("a stack that was left is never entered again");
 }
 
-/// Makes a call of MPI; `None` when one of those who take part has died and it was left.
-pub(in crate::mpi) fn unless_dead<T: 'static>(
-    partners: Partners,
-    call: impl FnOnce() -> T + 'static,
-) -> Option<T> {
-    while_living(Mortals::of(partners), call)
+/// Makes a call of MPI; false when one of those who take part has died and it was left.
+fn run(partners: Partners, call: Box<dyn FnOnce()>) -> bool {
+    run_while_living(Mortals::of(partners), call)
 }
 
-/// The same for those who are called so.
-pub(super) fn while_living<T: 'static>(
-    mortals: Mortals,
-    call: impl FnOnce() -> T + 'static,
-) -> Option<T> {
-    let Some(stack) = Stack::new() else { return Some(call()) };
-    let result = Rc::new(Cell::new(None));
-    let there = Rc::clone(&result);
+fn run_while_living(mortals: Mortals, call: Box<dyn FnOnce()>) -> bool {
+    let Some(stack) = Stack::new() else {
+        call();
+        return true;
+    };
     let outer = MORTALS.replace(Some(mortals));
-    let is_over = stack.run(Box::new(move || there.set(Some(call()))));
+    let is_over = stack.run(call);
     MORTALS.set(outer);
     if !is_over {
         tracing::debug!("a call of MPI was left: it waits for the dead");
     }
-    result.take()
+    is_over
+}
+
+/// What a call of MPI gives; `None` when one of those who are called so has died and it was left.
+pub(super) fn while_living<T: 'static>(
+    mortals: Mortals,
+    call: impl FnOnce() -> T + 'static,
+) -> Option<T> {
+    partners::result_of(call, |call| run_while_living(mortals, call))
 }

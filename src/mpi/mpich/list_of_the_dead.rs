@@ -23,8 +23,10 @@ use mpi::ffi;
 use super::launch_census;
 use crate::mpi::{
     calls::{comm::Comm, library::check},
-    deaths::causes,
-    node::process::{describe, node_name},
+    node::{
+        causes,
+        process::{describe, node_name},
+    },
 };
 
 /// A process as it is called here.

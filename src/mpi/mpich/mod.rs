@@ -9,6 +9,7 @@ pub(super) mod kept_requests;
 pub(super) mod launch_census;
 pub(super) mod left_calls;
 pub(super) mod list_of_the_dead;
+pub(super) mod set_aside;
 pub(super) mod spawn_lookup;
 pub(super) mod ulfm_of_messages;
 

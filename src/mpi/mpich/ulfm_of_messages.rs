@@ -10,11 +10,8 @@
 //! agrees on who lives, and makes a communicator of them (`MPI_Comm_create_group`): who is found to
 //! be dead in its first round, by anybody, is left out, as not all would hear of what a later round
 //! finds. When one of them dies in that call it is left ([`left_calls`](super::left_calls)), and
-//! all who live begin again. A revocation only sets a mark in this process; fampi tells other ranks in messages of its
-//! own.
-//!
-//! On such a communicator blocks have messages, too, and may look for one with any tag. What comes
-//! for an agreement that this process has not begun is not for them: it is set aside until then.
+//! all who live begin again. A revocation only sets a mark in this process; fampi tells other ranks
+//! in messages of its own.
 //!
 //! **Versions** each MPICH 5.0.
 //!
@@ -23,8 +20,8 @@
 //! **Delete when** they work.
 //!
 //! **Test** `whoever_is_killed_on_mpich_no_digit_changes` (`apps/fampi/tests/node`, asked for);
-//! that messages of agreements are set aside: `a_death_that_a_recovery_finds_inside_of_a_block…`
-//! (`ffi/tests/c`, with `--mpi mpich`).
+//! deaths inside of shrinks: `half_of_the_ranks_end_at_random_moments…` (`ffi/tests/c`, with
+//! `--mpi mpich`).
 //!
 //! **Assumes** that each process sees each death, sooner or later; and that all processes of a
 //! communicator begin its agreements in the same order.
@@ -43,20 +40,15 @@ use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request, MPI_Status};
 use super::{
     left_calls::{Mortals, while_living},
     list_of_the_dead as dead,
+    set_aside::{self, TAG, take_early},
 };
-use crate::{
-    mpi::calls::{
-        comm::{Comm, null},
-        library::{Checked, PROC_FAILED},
-        matched::Matched,
-        request::{Types, empty_status, next_message},
-        ulfm::Ulfm,
-    },
-    rank::Rank,
+use crate::mpi::calls::{
+    comm::null,
+    library::PROC_FAILED,
+    request::{Types, empty_status},
+    ulfm::Ulfm,
 };
 
-/// Of the messages of agreements, which nothing else on a communicator has.
-const TAG: c_int = (1 << 23) - 1;
 /// Of the creation of a communicator.
 const SHRINK_TAG: c_int = 32_699;
 const SHRINK_TAGS: c_int = 16_384;
@@ -131,70 +123,22 @@ unsafe extern "C" fn get_failed(comm: MPI_Comm, failed: *mut MPI_Group) -> c_int
     code
 }
 
+thread_local! {
+    /// What was sent and MPI still has: to the dead, for ever.
+    static QUARANTINE: RefCell<Vec<Part>> = const { RefCell::new(Vec::new()) };
+}
+
+fn forget(comm: MPI_Comm) {
+    dead::forget(comm);
+    set_aside::forget(comm);
+}
+
 /// A message under way, with its memory.
 #[derive(Debug)]
 struct Part {
     request: MPI_Request,
     words: Box<[u64]>,
     is_cancelled: bool,
-}
-
-thread_local! {
-    /// What was sent and MPI still has: to the dead, for ever.
-    static QUARANTINE: RefCell<Vec<Part>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A message for an agreement that this process has not begun.
-struct Early {
-    comm: MPI_Comm,
-    from: c_int,
-    words: Vec<u64>,
-}
-
-thread_local! {
-    /// In the order in which they came.
-    static EARLY: RefCell<Vec<Early>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The source and the tag of the message that a probe of the program is to find. With any tag that
-/// is the first one that belongs to no agreement: this function sets those of agreements aside, and
-/// gives `None` when no other message has come.
-pub(in crate::mpi) fn first_of_program(
-    comm: &Comm,
-    (from, tag): (Option<Rank>, Option<u32>),
-) -> Checked<Option<(Option<Rank>, Option<u32>)>> {
-    if tag.is_some() {
-        return Ok(Some((from, tag)));
-    }
-    while let Some(seen) = Matched::next_envelope(comm, (from, None))? {
-        if seen.tag != TAG.cast_unsigned() {
-            return Ok(Some((seen.source, Some(seen.tag))));
-        }
-        set_aside(comm)?;
-    }
-    Ok(None)
-}
-
-fn set_aside(comm: &Comm) -> Checked<()> {
-    while let Some((from, bytes)) = next_message(comm, TAG.cast_unsigned())? {
-        let words = bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
-        let from = from.number().cast_signed();
-        EARLY.with_borrow_mut(|early| early.push(Early { comm: comm.raw(), from, words }));
-    }
-    Ok(())
-}
-
-/// What a process has said on a communicator, if it was set aside.
-fn take_early(comm: MPI_Comm, from: c_int) -> Option<Vec<u64>> {
-    EARLY.with_borrow_mut(|early| {
-        let at = early.iter().position(|it| it.comm == comm && it.from == from)?;
-        Some(early.remove(at).words)
-    })
-}
-
-fn forget(comm: MPI_Comm) {
-    dead::forget(comm);
-    EARLY.with_borrow_mut(|early| early.retain(|it| it.comm != comm));
 }
 
 impl Part {

@@ -3,6 +3,7 @@
 //! Variables of the environment, other processes, memory that processes share, the clock, the files
 //! and lines for the program that has started this process.
 
+pub(super) mod causes;
 #[cfg(target_os = "linux")]
 pub(super) mod clock;
 pub(super) mod environment;

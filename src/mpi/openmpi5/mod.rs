@@ -47,7 +47,7 @@ use std::{
 };
 
 use super::calls::{
-    comm::{Comm, Partners},
+    comm::Comm,
     library::{self, Checked},
     redirect,
     ulfm::Ulfm,
@@ -137,15 +137,6 @@ pub(super) fn mend_end() {
 unsafe fn redirect(name: &CStr, ours: *const c_void) -> Option<()> {
     // SAFETY: our caller's promise.
     unsafe { redirect::redirect(OF_THE_LIBRARY, name, ours) }
-}
-
-/// MPI itself ends the wait for a dead process.
-#[allow(clippy::unnecessary_wraps, reason = "another MPI waits for ever")]
-pub(super) fn unless_dead<T: 'static>(
-    _: Partners,
-    call: impl FnOnce() -> T + 'static,
-) -> Option<T> {
-    Some(call())
 }
 
 /// Who all processes of a communicator are: MPI names them itself.

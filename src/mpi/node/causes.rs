@@ -1,8 +1,8 @@
 //! How processes have died, where the launcher of our own knows it.
 //!
 //! The daemon of each node adds to a file what it tells the ranks of its node of deaths, before it
-//! does. The file is read when a death is known; on an MPI that is told of no death, also while this
-//! process waits in a call of it. The daemon's page (`apps/node`) has its layout.
+//! does. The file is read when a death is known; and, on an MPI that is told of no death, while
+//! this process waits in a call of it. The daemon's page (`apps/node`) has its layout.
 
 use std::{
     env, fs,
@@ -18,17 +18,17 @@ const FILE: &str = "FAMPI_NODE_DEATHS";
 const BYTES: usize = 16;
 
 /// True when the launcher says how processes have died.
-pub(super) fn are_told() -> bool {
+pub(in crate::mpi) fn are_told() -> bool {
     file().is_some()
 }
 
 /// How the process of this name has died, if the launcher has said so.
-pub(super) fn of_launcher(name: u64) -> Option<Cause> {
+pub(in crate::mpi) fn of_launcher(name: u64) -> Option<Cause> {
     read(file()?, name)
 }
 
-/// The dead that the launcher has told of since so many bytes were read, by the numbers of their jobs
-/// and their ranks there. To be asked where this process waits: it is a call of the system.
+/// The dead that the launcher has told of since so many bytes were read, by the numbers of their
+/// jobs and their ranks there. To be asked where this process waits: it is a call of the system.
 #[cfg(mpich)]
 pub(in crate::mpi) fn told_since(read: &mut usize) -> Vec<(u32, u32)> {
     let Some(file) = file() else { return Vec::new() };
