@@ -14,7 +14,7 @@ use crate::launcher::Kind;
 use crate::refusal::Misuse;
 use crate::setup;
 use crate::test_programs;
-use crate::tests_under_node::{left_out, tested};
+use crate::tests_under_node::{LAUNCHED, TESTED, left_out};
 use crate::workspace::Workspace;
 
 #[derive(Args)]
@@ -78,7 +78,13 @@ fn under_node(workspace: &Workspace, options: &Options) -> Result<u8> {
         return status(cargo().args(&options.arguments));
     }
     cargo::build(&of_mpi, Program::observer())?;
-    for (words, what) in tested(options.mpi) {
+    let mut examples = cargo::command(&of_mpi);
+    examples.args(["build", "--profile", &options.profile]).args(LAUNCHED);
+    let built = status(&mut examples)?;
+    if built != 0 {
+        return Ok(built);
+    }
+    for (words, what) in TESTED {
         println!("{what}, on {}", options.mpi);
         let mut cargo = cargo();
         cargo.args(*words).arg("--");

@@ -370,12 +370,16 @@ impl UsersTable {
 
 #[cfg(test)]
 mod tests {
-    use std::ptr;
-
     use super::*;
 
+    #[cfg(not(mpich))]
     fn raw(key: usize) -> ffi::MPI_Request {
-        ffi::MPI_Request(ptr::without_provenance_mut(8 * key + 8))
+        ffi::MPI_Request(std::ptr::without_provenance_mut(8 * key + 8))
+    }
+
+    #[cfg(mpich)]
+    fn raw(key: usize) -> ffi::MPI_Request {
+        ffi::MPI_Request(8 * key as i32 + 8)
     }
 
     fn add(table: &mut UsersTable, key: usize) -> PostId {
