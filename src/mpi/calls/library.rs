@@ -198,6 +198,16 @@ pub(in crate::mpi) fn greatest_tag(world: ffi::MPI_Comm) -> Result<u32, Error> {
     if greatest < LEAST_MAX_TAG { too_few(greatest) } else { Ok(greatest) }
 }
 
+/// True when MPI lets several threads call it at once, which it then protects itself from.
+#[cfg(mpich)]
+pub(in crate::mpi) fn threads_may_call_at_once() -> bool {
+    let mut level = 0;
+    // SAFETY: the result is a variable of ours.
+    let known = unsafe { ffi::MPI_Query_thread(&raw mut level) } == 0;
+    // SAFETY: reading a constant that MPI's library defines.
+    !known || level == unsafe { ffi::RSMPI_THREAD_MULTIPLE }
+}
+
 #[cfg(all(test, not(mpich)))]
 mod tests {
     use super::*;

@@ -9,6 +9,8 @@
 //! goes on with an error. What was left holds a number at most: MPI sets some apart for a first
 //! try, which a call that was left may keep, and takes others in a second one.
 //!
+//! Where threads may call MPI at once (`MPI_THREAD_MULTIPLE`) it has locks, and nothing is left.
+//!
 //! **Versions** each MPICH 5.0 whose messages go by UCX, the default: the source was read.
 //!
 //! **Upstream** not reported: by the standard the end of a process is undefined.
@@ -18,9 +20,9 @@
 //! **Test** `a_communicator_made_in_a_block_ends_alike_for_all_whenever_a_rank_dies` (`tests/mpi`,
 //! with `--mpi mpich`).
 //!
-//! **Guarantees.** A call is left in one place only, the call of `ucp_worker_progress` in the
-//! library of MPI, at which MPI is as between two calls of a program with one thread: it holds no
-//! lock, and other calls may begin. The stack is never entered again.
+//! **Guarantees.** A call is left in one place only, where the library of MPI calls
+//! `ucp_worker_progress`: without threads it holds no lock there, and other calls may begin. The
+//! stack is never entered again.
 
 use std::{
     cell::{Cell, RefCell},
@@ -35,6 +37,7 @@ use mpi::ffi;
 
 use super::list_of_the_dead as dead;
 use crate::mpi::calls::{
+    library,
     partners::{self, Partners},
     redirect::redirect,
     ulfm,
@@ -211,7 +214,8 @@ fn run(partners: Partners, call: Box<dyn FnOnce()>) -> bool {
 }
 
 fn run_while_living(mortals: Mortals, call: Box<dyn FnOnce()>) -> bool {
-    let Some(stack) = Stack::new() else {
+    let stack = if library::threads_may_call_at_once() { None } else { Stack::new() };
+    let Some(stack) = stack else {
         call();
         return true;
     };

@@ -7,6 +7,7 @@
 
 pub(super) mod kept_requests;
 pub(super) mod launch_census;
+#[cfg_attr(not(all(target_os = "linux", target_env = "gnu")), path = "left_calls/absent.rs")]
 pub(super) mod left_calls;
 pub(super) mod list_of_the_dead;
 pub(super) mod set_aside;
