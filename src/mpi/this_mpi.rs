@@ -9,6 +9,7 @@ pub(super) use super::node::unreported_exit;
 pub(super) use super::openmpi5::{
     agree_on_self::can_agree,
     deaf_queue::is_headless as may_be_deaf,
+    ends_waits_for_the_dead,
     failed_lists::may_be_listed,
     first_of_program,
     idup_numbering::unlock as before_creation,
@@ -32,7 +33,7 @@ pub(super) use super::openmpi5::{
 #[cfg(mpich)]
 pub(super) use super::mpich::{
     Leader, Linking, Start, after_init, ask_again, before_creation, before_finalize, can_agree,
-    free_for_ever, init_state,
+    ends_waits_for_the_dead, free_for_ever, init_state,
     kept_requests::{Free, Keeping, Seen, is_shared},
     know, launch_census, list_of_the_dead as inject_failure, may_be_deaf, may_be_duplicated,
     may_be_listed, may_free_at_the_end, origin, prepare_files, protect_receive,

@@ -5,7 +5,7 @@ use crate::installation::Family;
 
 /// Words for `cargo test`, and what they select.
 type Tested = (&'static [&'static str], &'static str);
-/// The name of a test, or its beginning, and why it does not run.
+/// A part of the name of a test, and why it does not run.
 type LeftOut = (&'static str, &'static str);
 
 const PROGRAMS: Tested = (&["--package", "fampi-ffi"], "programs in C");
@@ -89,7 +89,10 @@ const ON_MPICH: &[LeftOut] = &[
         "the_plain_program_has_the_same_bits",
         "the plain program adds in the order of MPI's own reductions, which is another in MPICH",
     ),
-    ("a_death_by_any_signal_is_seen_with_the_node_watcher_and_without", "nobody else sees deaths"),
+    (
+        "a_death_by_any_signal_is_seen_with_the_node_watcher_and_without",
+        "without the watcher of the node no death is seen",
+    ),
     ("attempts_that_fail_leave_no_communicators", "they stay: late messages may come for them"),
     ("files::files_of_an_implementation_that_crashes", DEFECT),
     ("files::files_are_read_and_written", FILES),
@@ -97,7 +100,10 @@ const ON_MPICH: &[LeftOut] = &[
     ("a_limit_that_makes_no_sense", OTHER_WORDS),
     ("interruption::a_hundred_leaves_end_the_large_operations", KEPT),
     ("interruption::deaths_end_the_large_operations_of_all", KEPT),
-    ("channels_live_through_aborts_and_rebuilds", "the list of the dead takes memory"),
+    (
+        "channels_live_through_aborts_and_rebuilds",
+        "after a death the list of the dead allocates in each round",
+    ),
     ("a_death_before_mpi_has_started", LAUNCHER),
     (
         "of_hundreds_of_messages_none_is_lost",

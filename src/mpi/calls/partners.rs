@@ -11,7 +11,7 @@ use mpi::ffi;
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(mpich), allow(dead_code, reason = "MPI itself ends such a call there"))]
 pub(in crate::mpi) enum Partners {
-    /// That of a process of this communicator, or of this link between two groups.
+    /// That of a process of this communicator.
     Of(ffi::MPI_Comm),
     /// That of any process, from the call on: it is not known who takes part.
     Unknown,

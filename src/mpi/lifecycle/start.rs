@@ -76,8 +76,9 @@ impl MpiPlatform {
         this_mpi::after_init();
         let mut control = Control::new(ulfm);
         if origin != Origin::Spawned {
-            // Who is dead already would be waited for.
-            watcher::add_launch();
+            if !this_mpi::ends_waits_for_the_dead() {
+                watcher::add_launch();
+            }
             let (frames, source, all) = groups::found(&comm, ulfm)?;
             let nodes = all.nodes();
             let Acquaintance { processes, mailbox, marks, .. } = all;

@@ -12,6 +12,7 @@ use crate::{
             ulfm,
         },
         deaths::watcher,
+        this_mpi,
         transport::wire::Wire,
     },
     native::Request,
@@ -82,8 +83,7 @@ pub(super) fn hear(comm: &Comm, from: u32) -> Checked<i32> {
         tests += 1;
         if tests > BUSY_TESTS {
             watcher::look();
-            // Not every MPI ends a receive from the dead.
-            if !is_cancelled && is_dead(comm, from) {
+            if !this_mpi::ends_waits_for_the_dead() && !is_cancelled && is_dead(comm, from) {
                 is_cancelled = true;
                 request.cancel();
             }

@@ -6,8 +6,13 @@
 //! a call runs on a stack of its own. While it waits MPI makes progress, and the library below it
 //! is asked for news: there we look for deaths, and when one of those who take part is dead the
 //! call is left where it stands, for ever, with its stack, as MPI may still write to it. The caller
-//! goes on with an error. What was left holds a number at most: MPI sets some apart for a first
-//! try, which a call that was left may keep, and takes others in a second one.
+//! goes on with an error.
+//!
+//! What MPI sets apart for the first try of such a call one that was left keeps, so later calls of
+//! this process need a second try. One that is left in a second try keeps the rest: then this
+//! process can take part in no communicator any more, and those who ask it to wait until the
+//! watchdog ends them. It takes two deaths inside of such calls of one process, and nothing tells
+//! us in which try a call was.
 //!
 //! Where threads may call MPI at once (`MPI_THREAD_MULTIPLE`) it has locks, and nothing is left.
 //!
@@ -27,8 +32,7 @@
 use std::{
     cell::{Cell, RefCell},
     ffi::{CStr, c_uint, c_void},
-    mem::{self, MaybeUninit},
-    ptr,
+    mem, ptr,
     sync::OnceLock,
 };
 
@@ -62,26 +66,33 @@ pub(super) enum Mortals {
     Named(Vec<u64>),
     /// Anybody: so many were dead when it began.
     Anybody(usize),
-    /// New processes, of whom nothing is known: so many were dead when it began.
+    /// New processes, of whom nothing is known: of so many of their jobs some were dead when it began.
     Strangers(usize),
 }
 
 impl Mortals {
     fn of(partners: Partners) -> Self {
-        // Whoever was dead before takes no part.
-        dead::catch_up();
         match partners {
-            Partners::Unknown => Self::Anybody(dead::number()),
-            Partners::New => Self::Strangers(dead::strangers()),
-            Partners::Of(comm) => Self::Named(names_of(comm)),
+            Partners::Unknown => Self::anybody(),
+            Partners::New => Self::Strangers(dead::known_jobs_of_strangers()),
+            Partners::Of(comm) => {
+                let names = names_of(comm);
+                // New processes have no names until all have met.
+                if names.len() < size_of(comm) { Self::anybody() } else { Self::Named(names) }
+            }
         }
+    }
+
+    /// Who was dead before takes no part.
+    fn anybody() -> Self {
+        Self::Anybody(dead::known())
     }
 
     fn have_died(&self) -> bool {
         match self {
             Self::Named(names) => dead::has_one_of(names),
             Self::Anybody(before) => dead::number() > *before,
-            Self::Strangers(before) => dead::strangers() > *before,
+            Self::Strangers(before) => dead::jobs_of_strangers() > *before,
         }
     }
 }
@@ -115,15 +126,16 @@ impl Stack {
         }
         // SAFETY: the lowest part of that memory, which nobody uses.
         unsafe { libc::mprotect(memory, GUARD, libc::PROT_NONE) };
-        let context = || {
-            let mut context = MaybeUninit::zeroed();
-            // SAFETY: the result is a variable of ours.
-            let known = unsafe { libc::getcontext(context.as_mut_ptr()) } == 0;
-            // SAFETY: numbers and pointers, all of them set.
-            known.then(|| unsafe { context.assume_init() })
-        };
-        let (inside, outside) = (context()?, context()?);
+        // SAFETY: numbers and pointers, of which zeros are valid values.
+        let [inside, outside] = unsafe { [mem::zeroed(), mem::zeroed()] };
+        // A context refers to itself, so it is filled where it stays.
         let mut made = Box::new(Self { memory, inside, outside, is_left: false });
+        // SAFETY: a variable of ours.
+        if unsafe { libc::getcontext(&raw mut made.inside) } != 0 {
+            // SAFETY: mapped above, and not used.
+            unsafe { libc::munmap(memory, STACK) };
+            return None;
+        }
         made.inside.uc_stack.ss_sp = memory;
         made.inside.uc_stack.ss_size = STACK;
         made.inside.uc_link = &raw mut made.outside;
@@ -158,7 +170,15 @@ extern "C" fn live() {
     life.into_iter().for_each(|life| life());
 }
 
-/// The names of all processes of a communicator, or of a link between two groups.
+/// How many processes a communicator has.
+fn size_of(comm: ffi::MPI_Comm) -> usize {
+    let mut size = 0;
+    // SAFETY: a live communicator, says whoever called us; the result is a variable of ours.
+    let _ = unsafe { ffi::MPI_Comm_size(comm, &raw mut size) };
+    size as usize
+}
+
+/// The names of all processes of a communicator.
 fn names_of(comm: ffi::MPI_Comm) -> Vec<u64> {
     // SAFETY: reading a constant that MPI's library defines.
     let mut group = unsafe { ffi::RSMPI_GROUP_NULL };

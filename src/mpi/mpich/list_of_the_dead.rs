@@ -158,15 +158,16 @@ fn hear_launcher() {
     });
 }
 
-/// Takes all deaths of which the launcher has told until now.
-pub(super) fn catch_up() {
-    LIST.with_borrow_mut(|list| {
-        list.hear();
-        list.take_heard();
-    });
-}
-
 impl List {
+    fn jobs_of_strangers<'a>(&self, dead: impl Iterator<Item = &'a u64>) -> usize {
+        let is_known = |name| self.companies.iter().any(|company| company.names.contains(name));
+        let mut jobs: Vec<u32> =
+            dead.filter(|name| !is_known(*name)).map(|name| *name as u32).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        jobs.len()
+    }
+
     fn hear(&mut self) {
         let own = own_name();
         let new = causes::told_since(&mut self.read).into_iter().map(|place| Name::of(place).0);
@@ -243,6 +244,8 @@ pub(super) fn names_of(group: ffi::MPI_Group) -> Vec<u64> {
                 all.extend(members.map(|(name, _)| *name));
             }
         }
+        all.sort_unstable();
+        all.dedup();
         all
     })
 }
@@ -252,18 +255,32 @@ pub(super) fn has_one_of(names: &[u64]) -> bool {
     LIST.with_borrow(|list| list.dead.iter().any(|dead| names.contains(dead)))
 }
 
-/// How many are dead of whom it is not known where they were: new processes, as a rule. May be
+/// How many jobs have dead of whom it is not known where they were: new processes, as a rule. May be
 /// called while MPI makes progress.
-pub(super) fn strangers() -> usize {
-    LIST.with_borrow(|list| {
-        let is_known = |name| list.companies.iter().any(|company| company.names.contains(name));
-        list.dead.iter().filter(|name| !is_known(*name)).count()
+pub(super) fn jobs_of_strangers() -> usize {
+    LIST.with_borrow(|list| list.jobs_of_strangers(list.dead.iter()))
+}
+
+/// The same with those of whom the launcher has told just now.
+pub(super) fn known_jobs_of_strangers() -> usize {
+    LIST.with_borrow_mut(|list| {
+        list.hear();
+        list.jobs_of_strangers(list.dead.iter().chain(&list.heard))
     })
 }
 
 /// How many are dead. May be called while MPI makes progress.
 pub(super) fn number() -> usize {
     LIST.with_borrow(|list| list.dead.len())
+}
+
+/// The same with those of whom the launcher has told just now.
+pub(super) fn known() -> usize {
+    LIST.with_borrow_mut(|list| {
+        list.hear();
+        let new = list.heard.iter().filter(|name| !list.dead.contains(name));
+        list.dead.len() + new.count()
+    })
 }
 
 /// True when somebody is dead.

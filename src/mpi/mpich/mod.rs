@@ -167,6 +167,11 @@ pub(super) fn yield_when_idle() -> bool {
     true
 }
 
+/// True when MPI itself ends what waits for a dead process.
+pub(super) const fn ends_waits_for_the_dead() -> bool {
+    false
+}
+
 /// This process has found nothing to do.
 #[inline]
 pub(super) fn when_idle() {

@@ -49,8 +49,8 @@ use crate::mpi::calls::{
     ulfm::Ulfm,
 };
 
-/// Of the creation of a communicator, and how many below it are for further attempts. MPI keeps them
-/// apart from those of messages.
+/// Of the creation of a communicator, and how many below it are for further attempts. MPI keeps
+/// them apart from those of messages.
 const SHRINK_TAG: c_int = 32_699;
 const SHRINK_TAGS: c_int = 16_384;
 /// What a process says of its part of a new communicator.

@@ -139,6 +139,11 @@ unsafe fn redirect(name: &CStr, ours: *const c_void) -> Option<()> {
     unsafe { redirect::redirect(OF_THE_LIBRARY, name, ours) }
 }
 
+/// True when MPI itself ends what waits for a dead process.
+pub(super) const fn ends_waits_for_the_dead() -> bool {
+    true
+}
+
 /// Who all processes of a communicator are: MPI names them itself.
 pub(super) fn know(_: &Comm, _: &[u64]) {}
 
