@@ -66,7 +66,7 @@ pub(super) enum Mortals {
     Named(Vec<u64>),
     /// Anybody: so many were dead when it began.
     Anybody(usize),
-    /// New processes, of whom nothing is known: of so many of their jobs some were dead when it began.
+    /// New processes, of whom nothing is known: so many of their jobs had dead when it began.
     Strangers(usize),
 }
 

@@ -255,8 +255,8 @@ pub(super) fn has_one_of(names: &[u64]) -> bool {
     LIST.with_borrow(|list| list.dead.iter().any(|dead| names.contains(dead)))
 }
 
-/// How many jobs have dead of whom it is not known where they were: new processes, as a rule. May be
-/// called while MPI makes progress.
+/// How many jobs have dead of whom it is not known where they were: new processes, as a rule. May
+/// be called while MPI makes progress.
 pub(super) fn jobs_of_strangers() -> usize {
     LIST.with_borrow(|list| list.jobs_of_strangers(list.dead.iter()))
 }
