@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! real         benches/ring_token.rs, by our own launcher, ranks on name spaces of this machine
-//! undisturbed  the same with a processor for each rank; by this library, and by MPI alone under
-//!              MPI's launcher without fault tolerance
+//! undisturbed  as many ranks as there are processors: once with this library, and once with MPI
+//!              alone, by MPI's launcher and without fault tolerance
 //! simulated    apps/detector/benches/simulated_ring: our observers and LogGP, in virtual time
 //! ```
 //!
@@ -20,7 +20,7 @@ mod story;
 use std::fs;
 use std::iter;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -84,10 +84,16 @@ pub(crate) struct Options {
     /// [default: `ring-token` below the folder of builds]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// End a launch after so many seconds: it has failed
+    /// End a launch, or a simulated ring, after so many seconds: it has failed
     #[arg(long, value_name = "SECONDS", default_value = "120", allow_negative_numbers = true,
           value_parser = whole(1_u64..=1_000_000, "seconds, 1 or more"))]
     timeout: u64,
+}
+
+impl Options {
+    fn limit(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -123,7 +129,10 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         }
     }
     if is_simulated {
-        stories.extend(simulate(workspace, options)?);
+        match simulate(workspace, options)? {
+            Ok(simulated) => stories.extend(simulated),
+            Err(interrupted) => return Ok(interrupted),
+        }
     }
     csv.write(COLUMNS, &stories.iter().flat_map(Story::rows).collect::<Vec<Row>>())?;
     println!("{}", table(&stories));
@@ -166,11 +175,22 @@ impl Ring<'_> {
         ["tokens".into(), tokens, "pace".into(), pace, "deaths".into(), deaths]
     }
 
-    /// What the program has told, if that is all.
-    fn read(&self, lines: impl Iterator<Item = impl AsRef<str>>) -> Result<Story> {
+    /// What this program tells, if that is all; or the status of an interruption.
+    fn told_by(&self, command: &Command, script: Script<'_>) -> Result<Result<Story, u8>> {
+        let name = format!("{}, {}", self.part.name(), self.pattern.name());
+        let finished = session::run(command, script)?;
+        let status = finished.end.status();
+        match finished.end {
+            End::Interrupted(_) => return Ok(Err(status)),
+            End::TimedOut => {
+                bail!("{name}: it did not end within {} s: try --timeout", self.options.timeout)
+            }
+            _ => {}
+        }
         let counts = [self.options.tokens as usize, self.deaths().len()];
         let told = (self.ranks, self.tell_together);
-        Story::read(lines, (self.part, self.pattern), told, counts)
+        let story = Story::read(finished.lines.iter(), (self.part, self.pattern), told, counts);
+        Ok(Ok(story.with_context(|| format!("{name}: the program ended with status {status}"))?))
     }
 }
 
@@ -238,20 +258,11 @@ impl<'a> Laboratory<'a> {
             (None, _) => command,
         };
         let spaces = self.nodes.as_ref().map(Nodes::spaces).unwrap_or_default();
-        let limit = Duration::from_secs(self.options.timeout);
-        let script =
-            Script { elsewhere: true, spaces: &spaces, ..Script::of_measurement(limit, &[])? };
-        let finished = session::run(&command, script)?;
-        match finished.end {
-            End::Interrupted(_) => return Ok(Err(finished.end.status())),
-            End::TimedOut => {
-                bail!("{}, {}: it did not end within {limit:?}", part.name(), pattern.name())
-            }
-            _ => {}
-        }
-        let story = ring.read(finished.lines.iter())?;
+        let usual = Script::of_measurement(self.options.limit(), &[])?;
+        let script = Script { elsewhere: true, spaces: &spaces, ..usual };
+        let story = ring.told_by(&command, script);
         step.finish();
-        Ok(Ok(story))
+        story
     }
 
     fn command(&self, part: Part, ranks: u32) -> Result<Command> {
@@ -274,11 +285,13 @@ impl<'a> Laboratory<'a> {
     }
 }
 
-fn simulate(workspace: &Workspace, options: &Options) -> Result<Vec<Story>> {
+/// All simulated rings, or the status of an interruption.
+fn simulate(workspace: &Workspace, options: &Options) -> Result<Result<Vec<Story>, u8>> {
     let program = Program::without_mpi("simulated_ring").of(Some("fampi-detector"));
     let program = cargo::build(workspace, program)?;
     let ranks = options.processes;
-    let of_pattern = |pattern: Pattern| {
+    let mut stories = Vec::new();
+    for pattern in PATTERNS {
         let step = Step::begin(format!("{ranks} simulated processes, {}", pattern.name()));
         let (part, pace) = (Part::Simulated, options.simulated_pace);
         let tell_together = ranks / SIMULATED_NODES;
@@ -290,16 +303,13 @@ fn simulate(workspace: &Workspace, options: &Options) -> Result<Vec<Story>> {
         {
             command.args([name, &number.to_string()]);
         }
-        let output = command.stderr(Stdio::inherit()).output();
-        let output = output.with_context(|| format!("cannot start {}", program.display()))?;
-        if !output.status.success() {
-            bail!("the simulation failed: see above");
+        match ring.told_by(&command, Script::of_measurement(options.limit(), &[])?)? {
+            Ok(story) => stories.push(story),
+            Err(interrupted) => return Ok(Err(interrupted)),
         }
-        let story = ring.read(String::from_utf8_lossy(&output.stdout).lines())?;
         step.finish();
-        Ok(story)
-    };
-    PATTERNS.into_iter().map(of_pattern).collect()
+    }
+    Ok(Ok(stories))
 }
 
 /// A row for each ring.

@@ -49,3 +49,26 @@ pub(in crate::mpi) fn result_of<T: 'static>(
     let is_over = run(Box::new(move || there.set(Some(call()))));
     result.take().filter(|_| is_over)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_was_left_gives_nothing() {
+        let made = |does: bool, is_over: bool| {
+            result_of(
+                || 7,
+                |call| {
+                    if does {
+                        call();
+                    }
+                    is_over
+                },
+            )
+        };
+        assert_eq!(made(true, true), Some(7));
+        assert_eq!(made(false, false), None);
+        assert_eq!(unless_dead(Partners::Unknown, || 7), Some(7), "nothing was provided");
+    }
+}

@@ -2,8 +2,9 @@
 //!
 //! **Symptom** `MPI_Comm_dup`, `_split`, `_create_group`, `MPI_Intercomm_create` and `_merge` look
 //! for a number that is free on all processes, by messages that they wait for inside. When a
-//! process dies meanwhile the others never return, and nothing can end what they wait for. So such
-//! a call runs on a stack of its own. While it waits MPI makes progress, and the library below it
+//! process dies meanwhile the others never return, and nothing can end what they wait for; so it is
+//! in `MPI_Comm_spawn` with new processes, and in `MPI_Wait` for a collective. Such a call runs on
+//! a stack of its own. While it waits MPI makes progress, and the library below it
 //! is asked for news: there we look for deaths, and when one of those who take part is dead the
 //! call is left where it stands, for ever, with its stack, as MPI may still write to it. The caller
 //! goes on with an error.
@@ -59,22 +60,22 @@ type Progress = unsafe extern "C" fn(*mut c_void) -> c_uint;
 /// The function of UCX, once MPI's calls of it come to us.
 static ORIGINAL: OnceLock<Progress> = OnceLock::new();
 
-/// Who may not die while a call is under way.
+/// Whose death ends a call.
 #[derive(Debug)]
-pub(super) enum Mortals {
+enum Awaited {
     /// These, by their names.
     Named(Vec<u64>),
     /// Anybody: so many were dead when it began.
     Anybody(usize),
     /// New processes, of whom nothing is known: so many of their jobs had dead when it began.
-    Strangers(usize),
+    Newcomers(usize),
 }
 
-impl Mortals {
+impl Awaited {
     fn of(partners: Partners) -> Self {
         match partners {
             Partners::Unknown => Self::anybody(),
-            Partners::New => Self::Strangers(dead::known_jobs_of_strangers()),
+            Partners::New => Self::Newcomers(dead::known_jobs_of_newcomers()),
             Partners::Of(comm) => {
                 let names = names_of(comm);
                 // New processes have no names until all have met.
@@ -92,18 +93,18 @@ impl Mortals {
         match self {
             Self::Named(names) => dead::has_one_of(names),
             Self::Anybody(before) => dead::number() > *before,
-            Self::Strangers(before) => dead::jobs_of_strangers() > *before,
+            Self::Newcomers(before) => dead::jobs_of_newcomers() > *before,
         }
     }
 }
 
 thread_local! {
     /// For the call that is under way on its own stack.
-    static MORTALS: RefCell<Option<Mortals>> = const { RefCell::new(None) };
+    static AWAITED: RefCell<Option<Awaited>> = const { RefCell::new(None) };
     /// The stack on which this thread is; null for its own.
     static STACK_IN_USE: Cell<*mut Stack> = const { Cell::new(ptr::null_mut()) };
     /// What is done first on the stack that is entered next.
-    static LIFE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+    static FIRST_CALL: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
 /// A stack, and where the thread was before it entered it.
@@ -124,7 +125,7 @@ impl Stack {
         if memory == libc::MAP_FAILED {
             return None;
         }
-        // SAFETY: the lowest part of that memory, which nobody uses.
+        // SAFETY: the lowest bytes of what was mapped, which hold nothing yet.
         unsafe { libc::mprotect(memory, GUARD, libc::PROT_NONE) };
         // SAFETY: numbers and pointers, of which zeros are valid values.
         let [inside, outside] = unsafe { [mem::zeroed(), mem::zeroed()] };
@@ -140,13 +141,13 @@ impl Stack {
         made.inside.uc_stack.ss_size = STACK;
         made.inside.uc_link = &raw mut made.outside;
         // SAFETY: the context was filled above, and has a stack; the function takes no argument.
-        unsafe { libc::makecontext(&raw mut made.inside, live, 0) };
+        unsafe { libc::makecontext(&raw mut made.inside, begin, 0) };
         Some(made)
     }
 
     /// Does this there; false when it was left for ever in the middle.
-    fn run(self: Box<Self>, life: Box<dyn FnOnce()>) -> bool {
-        LIFE.set(Some(life));
+    fn run(self: Box<Self>, call: Box<dyn FnOnce()>) -> bool {
+        FIRST_CALL.set(Some(call));
         let stack = Box::into_raw(self);
         let outer = STACK_IN_USE.replace(stack);
         // SAFETY: both contexts live as long as the stack, which this thread alone uses.
@@ -165,9 +166,10 @@ impl Stack {
 }
 
 /// The first function on each stack.
-extern "C" fn live() {
-    let life = LIFE.take();
-    life.into_iter().for_each(|life| life());
+extern "C" fn begin() {
+    if let Some(call) = FIRST_CALL.take() {
+        call();
+    }
 }
 
 /// How many processes a communicator has.
@@ -210,7 +212,7 @@ pub(super) fn mend() -> Option<()> {
 unsafe extern "C" fn progress_or_leave(worker: *mut c_void) -> c_uint {
     if !STACK_IN_USE.get().is_null() {
         dead::look();
-        if MORTALS.with_borrow(|mortals| mortals.as_ref().is_some_and(Mortals::have_died)) {
+        if AWAITED.with_borrow(|awaited| awaited.as_ref().is_some_and(Awaited::have_died)) {
             leave();
         }
     }
@@ -230,18 +232,18 @@ fn leave() {
 
 /// Makes a call of MPI; false when one of those who take part has died and it was left.
 fn run(partners: Partners, call: Box<dyn FnOnce()>) -> bool {
-    run_while_living(Mortals::of(partners), call)
+    run_while_living(Awaited::of(partners), call)
 }
 
-fn run_while_living(mortals: Mortals, call: Box<dyn FnOnce()>) -> bool {
+fn run_while_living(awaited: Awaited, call: Box<dyn FnOnce()>) -> bool {
     let stack = if library::threads_may_call_at_once() { None } else { Stack::new() };
     let Some(stack) = stack else {
         call();
         return true;
     };
-    let outer = MORTALS.replace(Some(mortals));
+    let outer = AWAITED.replace(Some(awaited));
     let is_over = stack.run(call);
-    MORTALS.set(outer);
+    AWAITED.set(outer);
     if !is_over {
         tracing::debug!("a call of MPI was left: it waits for the dead");
     }
@@ -250,8 +252,44 @@ fn run_while_living(mortals: Mortals, call: Box<dyn FnOnce()>) -> bool {
 
 /// What a call of MPI gives; `None` when one of those who are called so has died and it was left.
 pub(super) fn while_living<T: 'static>(
-    mortals: Mortals,
+    names: Vec<u64>,
     call: impl FnOnce() -> T + 'static,
 ) -> Option<T> {
-    partners::result_of(call, |call| run_while_living(mortals, call))
+    partners::result_of(call, |call| run_while_living(Awaited::Named(names), call))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[test]
+    fn a_call_is_left_in_the_middle_and_the_next_one_ends() {
+        let seen = Rc::new(Cell::new(0));
+        for _ in 0..3 {
+            let there = Rc::clone(&seen);
+            let stack = Stack::new().expect("memory");
+            let is_over = stack.run(Box::new(move || {
+                there.set(there.get() + 1);
+                leave();
+                there.set(100);
+            }));
+            assert!(!is_over && STACK_IN_USE.get().is_null());
+            let there = Rc::clone(&seen);
+            let stack = Stack::new().expect("memory");
+            assert!(stack.run(Box::new(move || there.set(10 * there.get()))));
+            assert_eq!(seen.replace(0), 10);
+        }
+    }
+
+    #[test]
+    fn one_call_inside_of_another_can_be_left_and_the_outer_one_ends() {
+        let is_over = Stack::new().expect("memory").run(Box::new(|| {
+            let outer = STACK_IN_USE.get();
+            assert!(!Stack::new().expect("memory").run(Box::new(leave)));
+            assert_eq!(STACK_IN_USE.get(), outer);
+        }));
+        assert!(is_over);
+    }
 }

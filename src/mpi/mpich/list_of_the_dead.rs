@@ -158,8 +158,31 @@ fn hear_launcher() {
     });
 }
 
+impl Company {
+    /// Those of these names that are in a group, each with its rank there.
+    fn members(&self, group: ffi::MPI_Group, wanted: impl Fn(u64) -> bool) -> Vec<(u64, c_int)> {
+        let named = (0..).zip(&self.names).filter(|(_, name)| wanted(**name));
+        let (ranks, names): (Vec<c_int>, Vec<u64>) = named.unzip();
+        let (count, mut there) = (ranks.len() as c_int, vec![-1; ranks.len()]);
+        let (from, to) = (ranks.as_ptr(), there.as_mut_ptr());
+        // SAFETY: both lists have `count` entries; both groups live.
+        let code = unsafe { ffi::MPI_Group_translate_ranks(self.group, count, from, group, to) };
+        let found = names.into_iter().zip(there).filter(|(_, rank)| code == 0 && *rank >= 0);
+        found.collect()
+    }
+}
+
 impl List {
-    fn jobs_of_strangers<'a>(&self, dead: impl Iterator<Item = &'a u64>) -> usize {
+    /// The processes of a group that are called so, each with its rank there; some of them twice.
+    fn members(
+        &self,
+        group: ffi::MPI_Group,
+        wanted: impl Fn(u64) -> bool,
+    ) -> impl Iterator<Item = (u64, c_int)> {
+        self.companies.iter().flat_map(move |company| company.members(group, &wanted))
+    }
+
+    fn jobs_of_newcomers<'a>(&self, dead: impl Iterator<Item = &'a u64>) -> usize {
         let is_known = |name| self.companies.iter().any(|company| company.names.contains(name));
         let mut jobs: Vec<u32> =
             dead.filter(|name| !is_known(*name)).map(|name| *name as u32).collect();
@@ -208,21 +231,11 @@ pub(super) fn know_launch() {
 /// The ranks of a group that are dead, in ascending order.
 pub(super) fn dead_of(group: ffi::MPI_Group) -> Vec<c_int> {
     LIST.with_borrow(|list| {
-        let mut all = Vec::new();
         if list.dead.is_empty() {
-            return all;
+            return Vec::new();
         }
-        for Company { group: known, names } in &list.companies {
-            let ranks = (0..).zip(names).filter(|(_, name)| list.dead.contains(name));
-            let ranks: Vec<c_int> = ranks.map(|(rank, _)| rank).collect();
-            let (count, mut there) = (ranks.len() as c_int, vec![-1; ranks.len()]);
-            let (from, to) = (ranks.as_ptr(), there.as_mut_ptr());
-            // SAFETY: both lists have `count` entries; both groups live.
-            let code = unsafe { ffi::MPI_Group_translate_ranks(*known, count, from, group, to) };
-            if code == 0 {
-                all.extend(there.into_iter().filter(|rank| *rank >= 0));
-            }
-        }
+        let dead = list.members(group, |name| list.dead.contains(&name));
+        let mut all: Vec<c_int> = dead.map(|(_, rank)| rank).collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -232,18 +245,7 @@ pub(super) fn dead_of(group: ffi::MPI_Group) -> Vec<c_int> {
 /// The processes of a group, as far as it is known how they are called.
 pub(super) fn names_of(group: ffi::MPI_Group) -> Vec<u64> {
     LIST.with_borrow(|list| {
-        let mut all = Vec::new();
-        for Company { group: known, names } in &list.companies {
-            let ranks: Vec<c_int> = (0..names.len() as c_int).collect();
-            let (count, mut there) = (ranks.len() as c_int, vec![-1; ranks.len()]);
-            let (from, to) = (ranks.as_ptr(), there.as_mut_ptr());
-            // SAFETY: both lists have `count` entries; both groups live.
-            let code = unsafe { ffi::MPI_Group_translate_ranks(*known, count, from, group, to) };
-            if code == 0 {
-                let members = names.iter().zip(there).filter(|(_, rank)| *rank >= 0);
-                all.extend(members.map(|(name, _)| *name));
-            }
-        }
+        let mut all: Vec<u64> = list.members(group, |_| true).map(|(name, _)| name).collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -257,15 +259,15 @@ pub(super) fn has_one_of(names: &[u64]) -> bool {
 
 /// How many jobs have dead of whom it is not known where they were: new processes, as a rule. May
 /// be called while MPI makes progress.
-pub(super) fn jobs_of_strangers() -> usize {
-    LIST.with_borrow(|list| list.jobs_of_strangers(list.dead.iter()))
+pub(super) fn jobs_of_newcomers() -> usize {
+    LIST.with_borrow(|list| list.jobs_of_newcomers(list.dead.iter()))
 }
 
 /// The same with those of whom the launcher has told just now.
-pub(super) fn known_jobs_of_strangers() -> usize {
+pub(super) fn known_jobs_of_newcomers() -> usize {
     LIST.with_borrow_mut(|list| {
         list.hear();
-        list.jobs_of_strangers(list.dead.iter().chain(&list.heard))
+        list.jobs_of_newcomers(list.dead.iter().chain(&list.heard))
     })
 }
 

@@ -38,7 +38,7 @@ use std::{
 use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request, MPI_Status};
 
 use super::{
-    left_calls::{Mortals, while_living},
+    left_calls::while_living,
     list_of_the_dead as dead,
     set_aside::{self, TAG, take_early},
 };
@@ -457,7 +457,7 @@ fn create(
     if code != SUCCESS {
         return Some((code, null()));
     }
-    let made = while_living(Mortals::Named(dead::names_of(part)), move || {
+    let made = while_living(dead::names_of(part), move || {
         let mut made = null();
         // SAFETY: both are live; the result is a variable of this closure.
         let code = unsafe { ffi::MPI_Comm_create_group(comm, part, tag, &raw mut made) };

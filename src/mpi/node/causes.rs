@@ -31,7 +31,11 @@ pub(in crate::mpi) fn of_launcher(name: u64) -> Option<Cause> {
 /// jobs and their ranks there. To be asked where this process waits: it is a call of the system.
 #[cfg(mpich)]
 pub(in crate::mpi) fn told_since(read: &mut usize) -> Vec<(u32, u32)> {
-    let Some(file) = file() else { return Vec::new() };
+    file().map_or_else(Vec::new, |file| new_in(file, read))
+}
+
+#[cfg(mpich)]
+fn new_in(file: &Path, read: &mut usize) -> Vec<(u32, u32)> {
     let length = fs::metadata(file).map_or(0, |found| found.len() as usize);
     if length < *read + BYTES {
         return Vec::new();
@@ -99,5 +103,19 @@ mod tests {
         assert_eq!(read(&file, name(1, 6)), Some(Cause::NodeLost));
         assert_eq!(read(&file, name(2, 6)), None);
         fs::remove_dir_all(folder).expect("removed");
+    }
+
+    #[cfg(mpich)]
+    #[test]
+    fn a_death_is_told_once_and_not_before_it_is_written_whole() {
+        let file = env::temp_dir().join(format!("fampi-told-{}", std::process::id()));
+        let (all, mut known) = ([bytes(1, 7, 1, 3), bytes(2, 7, 2, 9)].concat(), 0);
+        assert_eq!(new_in(&file, &mut known), []);
+        for (length, new) in [(15, vec![]), (16, vec![(1, 7)]), (31, vec![]), (32, vec![(2, 7)])] {
+            fs::write(&file, &all[..length]).expect("written");
+            assert_eq!(new_in(&file, &mut known), new, "{length} bytes");
+        }
+        assert_eq!(new_in(&file, &mut known), []);
+        fs::remove_file(file).expect("removed");
     }
 }

@@ -6,8 +6,8 @@
 //!                                              └────── taken ───────┘
 //! ```
 //!
-//! While the process does not read, the daemon takes nothing more from the console, the console
-//! reads nothing more, and whoever writes to the console has to wait.
+//! While the process does not read, the daemon takes nothing more from the console. Then the
+//! console stops reading its standard input, and the program that writes there has to wait.
 
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::net::UnixStream;
