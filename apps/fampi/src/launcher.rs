@@ -119,10 +119,6 @@ impl<'a> Launcher<'a> {
             if env::var_os(UCX_SAYS).is_none() {
                 command.env(UCX_SAYS, "error");
             }
-            // Otherwise who reads the memory of a process that dies meanwhile may end, too.
-            if env::var_os(UCX_TRANSPORTS).is_none() {
-                command.env(UCX_TRANSPORTS, "^cma");
-            }
             return command;
         }
         command.env("OMPI_MCA_mpi_ft_enable", "1");
@@ -158,8 +154,6 @@ impl<'a> Launcher<'a> {
 
 /// The level from which on UCX, the layer below MPICH, logs.
 const UCX_SAYS: &str = "UCX_LOG_LEVEL";
-/// By what it transports messages.
-const UCX_TRANSPORTS: &str = "UCX_TLS";
 /// What Open MPI's launcher starts on other nodes is in this variable.
 pub(crate) const DAEMONS: &str = "PRTE_MCA_prte_launch_agent";
 

@@ -171,7 +171,7 @@ impl Launch {
         if own_launcher().is_some() {
             // Where it writes which jobs there are. Without the second its end waits for the dead.
             command.env("XDG_STATE_HOME", &state).env("MPIR_CVAR_NO_COLLECTIVE_FINALIZE", "1");
-            command.env("UCX_LOG_LEVEL", "error").env("UCX_TLS", "^cma");
+            command.env("UCX_LOG_LEVEL", "error");
             if self.surviving {
                 command.envs(surviving_variables());
             }
