@@ -29,7 +29,7 @@ use stats_alloc::Region;
 
 use crate::{
     adopted, attempts, farewells, files, forming, hung, interruption, limits, operations, rebuilt,
-    requests, sections, wildcards, windows,
+    requests, sections, starts, wildcards, windows,
 };
 
 const SOFT: i32 = 7;
@@ -50,6 +50,7 @@ pub(crate) fn run(name: &str) -> Ended {
 fn run_in(world: World, name: &str) -> Ended {
     match name {
         "rsmpi" => rsmpi(world),
+        "named memory" => starts::named_memory(world),
         "attempts" => attempts::fail(world),
         "refused" => adopted::refused(world),
         "spares" => adopted::spares(world),

@@ -11,6 +11,7 @@ pub(super) mod launch_census;
 pub(super) mod left_calls;
 pub(super) mod list_of_the_dead;
 pub(super) mod set_aside;
+mod shared_memory;
 pub(super) mod spawn_lookup;
 pub(super) mod ulfm_of_messages;
 
@@ -123,6 +124,7 @@ pub(super) unsafe fn protect_receive(_: mpi::ffi::MPI_Request) {}
 
 /// MPI is initialised: ULFM's functions are ours from now on.
 pub(super) fn after_init() {
+    shared_memory::forget_names();
     list_of_the_dead::know_launch();
 }
 
