@@ -113,12 +113,6 @@ impl<'a> Launcher<'a> {
         command.args(self.extra).env("UCX_MEM_EVENTS", "n");
         if self.mpi.facts.family == Family::Mpich {
             command.args(["--language", "pmi"]);
-            // Otherwise its end waits for the dead.
-            command.env("MPIR_CVAR_NO_COLLECTIVE_FINALIZE", "1");
-            // Otherwise it says on the standard output that a receive from the dead is left.
-            if env::var_os(UCX_SAYS).is_none() {
-                command.env(UCX_SAYS, "error");
-            }
             return command;
         }
         command.env("OMPI_MCA_mpi_ft_enable", "1");
@@ -152,8 +146,6 @@ impl<'a> Launcher<'a> {
     }
 }
 
-/// The level from which on UCX, the layer below MPICH, logs.
-const UCX_SAYS: &str = "UCX_LOG_LEVEL";
 /// What Open MPI's launcher starts on other nodes is in this variable.
 pub(crate) const DAEMONS: &str = "PRTE_MCA_prte_launch_agent";
 
@@ -275,14 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn mpich_is_started_by_the_launcher_of_our_own_and_ends_without_the_dead() {
+    fn mpich_is_started_by_the_launcher_of_our_own() {
         let mut mpi = mpi(false);
         mpi.facts.family = Family::Mpich;
         let command = Launcher::new(&mpi).by(Some("fampi-node".into())).command(2, "program");
         assert!(words(&command).ends_with(" -n 2 --language pmi -- program"));
-        let variables: Vec<_> = command.get_envs().map(|(name, _)| name).collect();
-        assert!(variables.iter().any(|name| *name == "MPIR_CVAR_NO_COLLECTIVE_FINALIZE"));
-        assert!(!variables.iter().any(|name| name.to_string_lossy().starts_with("OMPI_")));
+        let mut variables = command.get_envs().map(|(name, _)| name);
+        assert!(!variables.any(|name| name.to_string_lossy().starts_with("OMPI_")));
     }
 
     #[test]

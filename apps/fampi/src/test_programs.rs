@@ -47,7 +47,7 @@ const COMPUTING: [&str; 14] = [
 /// disk: it comes when nothing computes any more.
 const AT_LAST: &str = "node";
 /// So do tests of this module, in whichever program: they measure whether waits keep to a limit.
-const MEASURING: &str = "limits::";
+pub(crate) const MEASURING: &str = "limits::";
 /// The programs that have it.
 const WITH_MEASURING: [&str; 2] = ["c", "mpi"];
 

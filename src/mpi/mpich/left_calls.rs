@@ -40,7 +40,7 @@ use std::{
 use libc::ucontext_t;
 use mpi::ffi;
 
-use super::list_of_the_dead as dead;
+use super::{OF_THE_LIBRARY, list_of_the_dead as dead};
 use crate::mpi::calls::{
     library,
     partners::{self, Partners},
@@ -48,8 +48,6 @@ use crate::mpi::calls::{
     ulfm,
 };
 
-/// The function of MPI that no tool puts its own in the place of.
-const OF_THE_LIBRARY: &CStr = c"PMPI_Comm_dup";
 const PROGRESS: &CStr = c"ucp_worker_progress";
 /// Bytes of a stack, of which only what is used is real, and of what guards it.
 const STACK: usize = 4 << 20;

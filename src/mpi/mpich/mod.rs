@@ -13,9 +13,11 @@ pub(super) mod list_of_the_dead;
 pub(super) mod set_aside;
 mod shared_memory;
 pub(super) mod spawn_lookup;
+mod ucx_and_the_dead;
 pub(super) mod ulfm_of_messages;
 
 use std::{
+    ffi::CStr,
     sync::{
         Once,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -31,6 +33,8 @@ use super::calls::{
 };
 use crate::error::Error;
 
+/// The function of MPI that no tool puts its own in the place of.
+const OF_THE_LIBRARY: &CStr = c"PMPI_Comm_dup";
 /// What the launcher tells a process that another one has started.
 const SPAWNED: &str = "PMI_SPAWNED";
 
@@ -133,8 +137,8 @@ pub(super) fn when_loaded() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         ulfm::provide(ulfm_of_messages::functions());
-        let mended = left_calls::mend();
-        tracing::debug!(?mended, "calls that can be left");
+        let mended = [left_calls::mend(), ucx_and_the_dead::mend()];
+        tracing::debug!(?mended, "calls that can be left, and UCX");
     });
 }
 

@@ -169,9 +169,8 @@ impl Launch {
         command.env("FAMPI_SPARES", self.spares.to_string()).env("UCX_MEM_EVENTS", "n");
         let state = folder.with_extension("state");
         if own_launcher().is_some() {
-            // Where it writes which jobs there are. Without the second its end waits for the dead.
-            command.env("XDG_STATE_HOME", &state).env("MPIR_CVAR_NO_COLLECTIVE_FINALIZE", "1");
-            command.env("UCX_LOG_LEVEL", "error");
+            // Where it writes which jobs there are.
+            command.env("XDG_STATE_HOME", &state);
             if self.surviving {
                 command.envs(surviving_variables());
             }

@@ -25,6 +25,17 @@ use crate::protocol::{
 /// Bytes that are read at once.
 const CHUNK: usize = 16 << 10;
 
+/// What MPICH has to be told to outlive deaths, where the job does not say otherwise.
+const OUTLIVING: [(&str, &str); 3] = [
+    // Otherwise its end waits for the dead.
+    ("MPIR_CVAR_NO_COLLECTIVE_FINALIZE", "1"),
+    // Otherwise messages to the dead of this node keep what later ones to the living need: MPICH's
+    // own memory for messages has 64 places for each sender. UCX has a queue for each receiver.
+    ("MPIR_CVAR_NOLOCAL", "1"),
+    // Otherwise UCX says on the standard output that a receive from the dead is left.
+    ("UCX_LOG_LEVEL", "error"),
+];
+
 /// A process that is there.
 #[derive(Debug)]
 struct Client {
@@ -137,6 +148,7 @@ impl Runtime for Pmi {
         if space.spawner.is_some() {
             command.env("PMI_SPAWNED", "1");
         }
+        outlive_deaths(command);
         Ok(Some(theirs.into()))
     }
 
@@ -173,5 +185,33 @@ impl Runtime for Pmi {
             self.poll.remove(&client.stream);
         }
         self.front.handle_end(process, daemon, out);
+    }
+}
+
+/// Tells MPICH so in the environment of a process.
+fn outlive_deaths(command: &mut Command) {
+    for (name, value) in OUTLIVING {
+        if !command.get_envs().any(|(other, _)| other == name) {
+            command.env(name, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mpich_is_told_to_outlive_deaths_unless_the_job_says_otherwise() {
+        let mut command = Command::new("program");
+        command.env_clear().env("UCX_LOG_LEVEL", "info");
+        outlive_deaths(&mut command);
+        let variables: Vec<_> = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)))
+            .collect();
+        let (log, local) = (("UCX_LOG_LEVEL", "info"), ("MPIR_CVAR_NOLOCAL", "1"));
+        assert!([log, local].iter().all(|it| variables.contains(it)), "{variables:?}");
+        assert_eq!(variables.len(), OUTLIVING.len());
     }
 }
