@@ -23,7 +23,7 @@ pub(super) use super::openmpi5::{
     may_be_duplicated, may_free_at_the_end, mend_end as before_finalize,
     mend_initialised as after_init, mend_library as when_loaded,
     request_origin::origin,
-    romio::choose as prepare_files,
+    romio::{choose as prepare_files, test_access},
     shared_machine::yield_when_idle,
     spawn_lookup,
     used_numbers::free_for_ever,
@@ -37,6 +37,7 @@ pub(super) use super::mpich::{
     kept_requests::{Free, Keeping, Seen, is_shared},
     know, launch_census, list_of_the_dead as inject_failure, may_be_deaf, may_be_duplicated,
     may_be_listed, may_free_at_the_end, origin, prepare_files, protect_receive,
+    refused_access::test_access,
     set_aside::first_of_program,
     spawn_lookup, version, was_spawned, when_idle, when_loaded, while_linking, yield_when_idle,
 };

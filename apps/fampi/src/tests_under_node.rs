@@ -42,7 +42,6 @@ const LAUNCHER: &str = "it is about Open MPI's launcher, or its words";
 const DEFECT: &str = "it is about a defect of Open MPI";
 const KEPT: &str =
     "MPICH ends no send to the dead, so a wait for it gives an error and the handle stays";
-const FILES: &str = "an operation on a file that the system refuses late is never over on MPICH";
 const FORTRAN: &str = "the module for Fortran is built with Open MPI's compiler";
 
 const OTHER_WORDS: &str = "our launcher says so itself, in other words, before a rank can";
@@ -95,7 +94,6 @@ const ON_MPICH: &[LeftOut] = &[
     ),
     ("attempts_that_fail_leave_no_communicators", "they stay: late messages may come for them"),
     ("files::files_of_an_implementation_that_crashes", DEFECT),
-    ("files::files_are_read_and_written", FILES),
     ("a_limit_that_makes_no_sense", OTHER_WORDS),
     ("interruption::a_hundred_leaves_end_the_large_operations", KEPT),
     ("interruption::deaths_end_the_large_operations_of_all", KEPT),

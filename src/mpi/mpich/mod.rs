@@ -10,6 +10,7 @@ pub(super) mod launch_census;
 #[cfg_attr(not(all(target_os = "linux", target_env = "gnu")), path = "left_calls/absent.rs")]
 pub(super) mod left_calls;
 pub(super) mod list_of_the_dead;
+pub(super) mod refused_access;
 pub(super) mod set_aside;
 mod shared_memory;
 pub(super) mod spawn_lookup;
@@ -137,8 +138,8 @@ pub(super) fn when_loaded() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         ulfm::provide(ulfm_of_messages::functions());
-        let mended = [left_calls::mend(), ucx_and_the_dead::mend()];
-        tracing::debug!(?mended, "calls that can be left, and UCX");
+        let mended = [left_calls::mend(), ucx_and_the_dead::mend(), refused_access::mend()];
+        tracing::debug!(?mended, "calls that can be left, UCX, files");
     });
 }
 

@@ -16,7 +16,7 @@
 
 use std::ffi::CStr;
 
-use crate::{error::Error, mpi::calls::library};
+use crate::{error::Error, fault::FaultCode, mpi::calls::library};
 
 /// ROMIO's name in Open MPI 5.0.
 const ROMIO: &CStr = c"romio341";
@@ -38,4 +38,9 @@ pub(in crate::mpi) fn choose() -> Result<(), Error> {
         "files need Open MPI's ROMIO, as the other implementation crashes when a write fails; \
          launch without `--mca io` and OMPI_MCA_io, not with '{chosen}'"
     )))
+}
+
+/// What the test of an access gives; MPI says itself when the system has refused the access.
+pub(in crate::mpi) fn test_access<T>(test: impl FnOnce() -> T) -> (T, Option<FaultCode>) {
+    (test(), None)
 }

@@ -26,6 +26,7 @@ use crate::{
         request::{Done, Types, empty_status},
         ulfm::Ulfm,
     },
+    mpi::this_mpi,
     native::{Kind, Request},
     seam::{
         buffer::AnyBuffer,
@@ -71,7 +72,18 @@ impl Own {
     #[inline]
     fn look(&self, request: &mut Request, ulfm: &Ulfm) -> Progress {
         let mut done = Done::new(empty_status());
-        match request.test_with(self.kind.is_counted().then_some(&mut done)) {
+        let counted = self.kind.is_counted().then_some(&mut done);
+        let test = || request.test_with(counted);
+        let tested = if self.kind == Kind::File {
+            let (tested, refused) = this_mpi::test_access(test);
+            if let Some(fault) = refused {
+                return Progress::Failed(fault);
+            }
+            tested
+        } else {
+            test()
+        };
+        match tested {
             Ok(false) => Progress::Pending,
             Ok(true) => self.kind.moved(&done, self.elements, Ok(self.element)),
             Err(refusal) if !request.is_over() => {
@@ -111,7 +123,9 @@ impl Slot {
     fn ends(&mut self) -> bool {
         // An error ends the request as well as success does, except for a pending wildcard.
         let Self { request, own, .. } = self;
-        match if request.is_over() { Ok(None) } else { request.test() } {
+        let mut test = || if request.is_over() { Ok(None) } else { request.test() };
+        let is_access = own.kind == Kind::File;
+        match if is_access { this_mpi::test_access(test).0 } else { test() } {
             Err(_) if !request.is_over() => own.end_cancelled(request).is_some(),
             _ => request.is_over(),
         }
