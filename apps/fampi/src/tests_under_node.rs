@@ -42,6 +42,8 @@ const LAUNCHER: &str = "it is about Open MPI's launcher, or its words";
 const DEFECT: &str = "it is about a defect of Open MPI";
 const KEPT: &str =
     "MPICH ends no send to the dead, so a wait for it gives an error and the handle stays";
+const PLACES: &str = "messages to the dead keep the 64 places that MPICH has for each sender of a node, \
+                      and then the ranks wait for each other for ever";
 const FORTRAN: &str = "the module for Fortran is built with Open MPI's compiler";
 
 const OTHER_WORDS: &str = "our launcher says so itself, in other words, before a rank can";
@@ -102,6 +104,7 @@ const ON_MPICH: &[LeftOut] = &[
         "after a death the list of the dead allocates in each round",
     ),
     ("a_death_before_mpi_has_started", LAUNCHER),
+    ("of_hundreds_of_messages_none_is_lost", PLACES),
     ("conjugate_gradients_in_fortran", FORTRAN),
     ("handles_places_buffers_and_errors_are_those_of_fortran", FORTRAN),
     ("a_plate_in_fortran", FORTRAN),

@@ -11,10 +11,10 @@ pub(super) mod launch_census;
 pub(super) mod left_calls;
 pub(super) mod list_of_the_dead;
 pub(super) mod refused_access;
+mod refused_sends;
 pub(super) mod set_aside;
 mod shared_memory;
 pub(super) mod spawn_lookup;
-mod ucx_and_the_dead;
 pub(super) mod ulfm_of_messages;
 
 use std::{
@@ -138,8 +138,8 @@ pub(super) fn when_loaded() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         ulfm::provide(ulfm_of_messages::functions());
-        let mended = [left_calls::mend(), ucx_and_the_dead::mend(), refused_access::mend()];
-        tracing::debug!(?mended, "calls that can be left, UCX, files");
+        let mended = [left_calls::mend(), refused_sends::mend(), refused_access::mend()];
+        tracing::debug!(?mended, "calls that can be left, sends, files");
     });
 }
 

@@ -29,9 +29,9 @@ const CHUNK: usize = 16 << 10;
 const OUTLIVING: [(&str, &str); 3] = [
     // Otherwise its end waits for the dead.
     ("MPIR_CVAR_NO_COLLECTIVE_FINALIZE", "1"),
-    // Otherwise messages to the dead of this node keep what later ones to the living need: MPICH's
-    // own memory for messages has 64 places for each sender. UCX has a queue for each receiver.
-    ("MPIR_CVAR_NOLOCAL", "1"),
+    // Otherwise UCX reads large messages in the memory of their sender, and ends the process when
+    // that one has died. So they come in pieces, as small ones do.
+    ("UCX_RNDV_SCHEME", "am"),
     // Otherwise UCX says on the standard output that a receive from the dead is left.
     ("UCX_LOG_LEVEL", "error"),
 ];
@@ -210,8 +210,8 @@ mod tests {
             .get_envs()
             .filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)))
             .collect();
-        let (log, local) = (("UCX_LOG_LEVEL", "info"), ("MPIR_CVAR_NOLOCAL", "1"));
-        assert!([log, local].iter().all(|it| variables.contains(it)), "{variables:?}");
+        let (log, large) = (("UCX_LOG_LEVEL", "info"), ("UCX_RNDV_SCHEME", "am"));
+        assert!([log, large].iter().all(|it| variables.contains(it)), "{variables:?}");
         assert_eq!(variables.len(), OUTLIVING.len());
     }
 }
