@@ -42,8 +42,8 @@ const LAUNCHER: &str = "it is about Open MPI's launcher, or its words";
 const DEFECT: &str = "it is about a defect of Open MPI";
 const KEPT: &str =
     "MPICH ends no send to the dead, so a wait for it gives an error and the handle stays";
-const PLACES: &str = "messages to the dead keep the 64 places that MPICH has for each sender of a node, \
-                      and then the ranks wait for each other for ever";
+const PLACES: &str = "messages to the dead keep the 64 places that MPICH has for each sender of \
+                      a node, and then the ranks wait for each other for ever";
 const FORTRAN: &str = "the module for Fortran is built with Open MPI's compiler";
 
 const OTHER_WORDS: &str = "our launcher says so itself, in other words, before a rank can";

@@ -126,7 +126,7 @@ impl Stack {
         // SAFETY: the lowest bytes of what was mapped, which hold nothing yet.
         unsafe { libc::mprotect(memory, GUARD, libc::PROT_NONE) };
         // SAFETY: numbers and pointers, of which zeros are valid values.
-        let [inside, outside] = unsafe { [mem::zeroed(), mem::zeroed()] };
+        let [inside, outside] = [(); 2].map(|()| unsafe { mem::zeroed() });
         // A context refers to itself, so it is filled where it stays.
         let mut made = Box::new(Self { memory, inside, outside, is_left: false });
         // SAFETY: a variable of ours.
@@ -143,13 +143,27 @@ impl Stack {
         Some(made)
     }
 
+    /// Where the thread was before, and where it is there.
+    ///
+    /// # Safety
+    ///
+    /// The stack lives.
+    unsafe fn contexts(stack: *mut Self) -> (*mut ucontext_t, *mut ucontext_t) {
+        // SAFETY: our caller's promise.
+        let outside = unsafe { &raw mut (*stack).outside };
+        // SAFETY: as above.
+        (outside, unsafe { &raw mut (*stack).inside })
+    }
+
     /// Does this there; false when it was left for ever in the middle.
     fn run(self: Box<Self>, call: Box<dyn FnOnce()>) -> bool {
         FIRST_CALL.set(Some(call));
         let stack = Box::into_raw(self);
         let outer = STACK_IN_USE.replace(stack);
-        // SAFETY: both contexts live as long as the stack, which this thread alone uses.
-        unsafe { libc::swapcontext(&raw mut (*stack).outside, &raw const (*stack).inside) };
+        // SAFETY: it lives until it is dropped below, and this thread alone uses it.
+        let (outside, inside) = unsafe { Self::contexts(stack) };
+        // SAFETY: both contexts live as long as the stack.
+        unsafe { libc::swapcontext(outside, inside) };
         STACK_IN_USE.set(outer);
         // SAFETY: made above.
         let is_left = unsafe { (*stack).is_left };
@@ -223,8 +237,10 @@ fn leave() {
     let stack = STACK_IN_USE.get();
     // SAFETY: the stack on which this thread is, which lives for ever from now on.
     unsafe { (*stack).is_left = true };
+    // SAFETY: as above.
+    let (outside, inside) = unsafe { Stack::contexts(stack) };
     // SAFETY: as above; the thread has entered it from there.
-    unsafe { libc::swapcontext(&raw mut (*stack).inside, &raw const (*stack).outside) };
+    unsafe { libc::swapcontext(inside, outside) };
     unreachable!("a stack that was left is never entered again");
 }
 

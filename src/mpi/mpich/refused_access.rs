@@ -1,10 +1,10 @@
 //! An access to a file that the system refuses late is never over.
 //!
-//! **Symptom** `MPI_Test` says for ever that a write to a full disk is under way: MPICH's poll of an
-//! access (`ADIOI_GEN_aio_poll_fn`) ends it when the system says that it is done, and when it says
-//! that it has failed the poll does nothing. Here its question comes to a function of ours: while we
-//! test an access, a failure counts as its end, and we remember the reason. In tests of the program
-//! all is as it was: there a failure would be a success without a word.
+//! **Symptom** `MPI_Test` says for ever that a write to a full disk is under way: MPICH's poll of
+//! an access (`ADIOI_GEN_aio_poll_fn`) ends it when the system says that it is done, and when the
+//! system says that it has failed the poll does nothing. Here its question comes to a function of
+//! ours: while we test an access, a failure counts as its end, and we remember the reason. In tests
+//! of the program all is as it was: there a failure would be a success without a word.
 //!
 //! **Versions** each MPICH: the source of ROMIO was read.
 //!

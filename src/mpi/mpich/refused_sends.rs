@@ -2,9 +2,9 @@
 //!
 //! **Symptom** SIGSEGV of a living process, in some runs in which ranks die amid collectives with
 //! replacements. UCX refuses a send to a process that it knows to be dead, and MPICH, before it
-//! looks at that error, writes to the request that it has not got. Here such a send is complete, and
-//! lost, as a small one is that went a moment sooner; that its receiver is dead the block hears from
-//! the list of the dead.
+//! looks at that error, writes to the request that it has not got. Here such a send is complete,
+//! and lost, as a small one is that went a moment sooner; that its receiver is dead the block hears
+//! from the list of the dead.
 //!
 //! **Versions** MPICH 5.0.2 with UCX, the default.
 //!

@@ -373,9 +373,12 @@ unsafe extern "C" fn wait_for_floods(
 ) -> c_int {
     for at in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: so many states, says MPI.
-        let state = unsafe { *states.add(at) };
+        let place = unsafe { states.add(at) };
+        // SAFETY: as above.
+        let state = unsafe { *place };
         // SAFETY: what its request was started with, which this thread alone uses.
-        while !unsafe { (*state.cast::<Flood>()).is_over } {
+        let is_over = || unsafe { (*state.cast::<Flood>()).is_over };
+        while !is_over() {
             // SAFETY: as above.
             let code = unsafe { poll_flood(state, status) };
             if code != SUCCESS {
