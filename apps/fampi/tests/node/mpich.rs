@@ -4,6 +4,8 @@
 //! Programs with blocks take a build for MPICH, of minutes, so their tests are asked for:
 //! `cargo fampi test -- -p fampi-cli --test node mpich -- --ignored --test-threads 1`.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -61,15 +63,23 @@ fn went_on(output: &Output, lives: usize, size: usize) {
     assert_eq!(text(&output.stdout).matches(&line).count(), lives, "{}", said(output));
 }
 
+/// The names of what processes of MPICH share.
+fn shared() -> BTreeSet<OsString> {
+    let all = fs::read_dir("/dev/shm").into_iter().flatten().flatten().map(|it| it.file_name());
+    all.filter(|name| name.to_string_lossy().starts_with("mpich_")).collect()
+}
+
 #[test]
-fn a_rank_of_mpich_is_killed_and_the_others_go_on() {
+fn a_rank_of_mpich_is_killed_and_the_others_go_on_and_leave_no_shared_memory() {
     let Some(program) = survive() else { return };
     for rank in ["0", "2"] {
         let (_folder, file) = place();
         name_lost(&file, rank);
         let _alone = alone();
+        let before = shared();
         let mut tool = fampi(&["--mpi", "mpich", "-n", "4", "--", program, &file, rank]);
         went_on(&tool.output().expect("the tool starts"), 3, 4);
+        assert!(shared().is_subset(&before), "{:?}", shared());
     }
 }
 

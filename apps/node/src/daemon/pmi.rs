@@ -1,6 +1,7 @@
 //! Ranks that speak PMI-1, each over a socket of its own: MPICH's.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -52,6 +53,34 @@ pub(super) struct Pmi {
     last: u64,
     front: Front,
     requests: VecDeque<(Process, Request)>,
+    /// The names of all namespaces.
+    spaces: Vec<String>,
+}
+
+/// Who dies before its library has taken the names of shared memory away leaves them behind.
+impl Drop for Pmi {
+    fn drop(&mut self) {
+        let named: Vec<_> = self.spaces.iter().map(|space| shared_memory_of(space)).collect();
+        for entry in fs::read_dir(SHARED).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let is_ours = |start: &String| name.to_string_lossy().starts_with(start);
+            if named.iter().any(is_ours) {
+                // Another daemon of this machine may be faster.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// Where shared memory has names.
+const SHARED: &str = "/dev/shm";
+
+/// How the names of what MPICH shares between the processes of a namespace begin: the rest is the
+/// number of the node. The number in it is the hash FNV-1a of the name of the namespace.
+fn shared_memory_of(space: &str) -> String {
+    let mix = |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    let hash = space.bytes().fold(0x811c_9dc5, mix);
+    format!("mpich_shm_{hash:x}_")
 }
 
 impl Pmi {
@@ -59,7 +88,7 @@ impl Pmi {
     pub(super) fn new(me: Node) -> Result<Self> {
         let (poll, front) = (Poll::new()?, Front::new(me));
         let (clients, requests) = (BTreeMap::new(), VecDeque::new());
-        Ok(Self { poll, clients, last: 0, front, requests })
+        Ok(Self { poll, clients, last: 0, front, requests, spaces: Vec::new() })
     }
 
     /// Takes what ranks have said; who has closed its socket, or says nonsense, is not heard again.
@@ -115,6 +144,7 @@ impl Runtime for Pmi {
     }
 
     fn begin(&mut self, space: &Space, _: View<'_>) -> Result<()> {
+        self.spaces.push(space.name.clone());
         self.front.admit(space);
         Ok(())
     }
@@ -200,6 +230,11 @@ fn outlive_deaths(command: &mut Command) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shared_memory_is_called_by_the_hash_of_its_namespace() {
+        assert_eq!(shared_memory_of("foobar"), "mpich_shm_bf9cf968_");
+    }
 
     #[test]
     fn mpich_is_told_to_outlive_deaths_unless_the_job_says_otherwise() {
