@@ -1,5 +1,5 @@
 //! Runs all test programs of the workspace: those that launch ranks one after the other, and
-//! beside them those that only compute.
+//! beside them those that only compute, two at a time.
 //!
 //! A launch is mostly a wait: for a start, for a limit of time, for an end. Two programs that
 //! launch could take each other's processes for what they themselves have left behind, so there is
@@ -14,8 +14,10 @@ use std::cmp::Reverse;
 use std::io::{self, BufRead, BufReader, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -42,6 +44,9 @@ const COMPUTING: [&str; 14] = [
     "partition_properties",
     "fampi_checkers",
 ];
+
+/// How many of these run at once, so that none of two processors is idle when all else has ended.
+const BESIDE: usize = 2;
 
 /// A program whose processes take each other for lost when they wait seconds for a processor or a
 /// disk: it comes when nothing computes any more.
@@ -146,11 +151,13 @@ pub(crate) fn run(cargo: impl Fn() -> Command) -> Result<u8> {
     let mut beside: Vec<_> = computing.iter().map(step).collect();
     let (first, last) = in_two(&launching, step);
     beside.push(("documentation".to_owned(), documentation));
-    let failed = AtomicBool::new(false);
+    let (beside, failed) = (Mutex::new(beside.iter()), AtomicBool::new(false));
     let (sender, ended) = channel();
     thread::scope(|scope| {
         let (beside, failed) = (&beside, &failed);
-        scope.spawn(move || compute(beside, failed, &sender));
+        for sender in vec![sender; BESIDE] {
+            scope.spawn(move || compute(beside, failed, &sender));
+        }
         let launched = launch(first, failed, &ended).and_then(|()| {
             ended.iter().try_for_each(Ended::show)?;
             launch(last, failed, &ended)
@@ -183,9 +190,10 @@ fn in_two(launching: &[Program], step: impl Fn(&Program) -> Step) -> (Vec<Step>,
     (first, last)
 }
 
-/// Runs what computes, one after the other.
-fn compute(steps: &[Step], failed: &AtomicBool, sender: &Sender<Ended>) {
-    for (what, command) in steps {
+/// Runs what computes, one after the other, beside others that take their part of it.
+fn compute(steps: &Mutex<slice::Iter<'_, Step>>, failed: &AtomicBool, sender: &Sender<Ended>) {
+    let next = || steps.lock().unwrap_or_else(PoisonError::into_inner).next();
+    while let Some((what, command)) = next() {
         if failed.load(Ordering::Relaxed) {
             break;
         }
@@ -294,7 +302,8 @@ mod tests {
     fn after_a_failure_no_other_program_begins_and_all_that_ended_is_told() {
         let failed = AtomicBool::new(false);
         let (sender, ended) = channel();
-        compute(&["true", "false", "true"].map(step), &failed, &sender);
+        let steps = ["true", "false", "true"].map(step);
+        compute(&Mutex::new(steps.iter()), &failed, &sender);
         drop(sender);
         assert!(failed.load(Ordering::Relaxed));
         let told: Vec<_> =
