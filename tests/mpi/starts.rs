@@ -1,4 +1,4 @@
-//! Processes that die before MPI knows of them.
+//! What is so once MPI has started, and processes that die before.
 
 use std::{fs, thread};
 

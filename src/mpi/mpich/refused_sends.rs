@@ -23,8 +23,9 @@ use std::{
 use super::OF_THE_LIBRARY;
 use crate::mpi::calls::{redirect::redirect, ulfm};
 
-/// Pointers from here on are errors, negated.
-const ERRORS: usize = -100_isize as usize;
+/// What UCX says when the other one is gone (`UCS_ERR_CONNECTION_RESET`, as between processes of a
+/// node, and `UCS_ERR_ENDPOINT_TIMEOUT`), in the place of a pointer.
+const GONE: [isize; 2] = [-25, -80];
 
 /// To where, what, how much of it, with which tag, and how.
 type Send =
@@ -42,8 +43,8 @@ struct Sending {
     original: OnceLock<Send>,
 }
 
-static PLAIN: Sending = Sending::new(c"ucp_tag_send_nbx", send);
-static SYNCHRONOUS: Sending = Sending::new(c"ucp_tag_send_sync_nbx", send_synchronously);
+static PLAIN: Sending = Sending::new(c"ucp_tag_send_nbx", send::<false>);
+static SYNCHRONOUS: Sending = Sending::new(c"ucp_tag_send_sync_nbx", send::<true>);
 
 impl Sending {
     const fn new(name: &'static CStr, ours: Send) -> Self {
@@ -60,35 +61,27 @@ impl Sending {
         unsafe { redirect(OF_THE_LIBRARY, self.name, self.ours as *const c_void) }
     }
 
-    /// What UCX says to a send: null, its request, or an error; for which we say null.
+    /// What UCX says to a send: null, its request, or an error. Null when the other one is gone: all
+    /// other errors are for MPI, as a message to a living process must not be lost.
     fn say(&self, send: impl FnOnce(Send) -> *mut c_void) -> *mut c_void {
         let said = send(*self.original.get().expect("set before MPI calls us"));
-        if said.addr() < ERRORS {
+        if !GONE.contains(&(said.addr() as isize)) {
             return said;
         }
-        tracing::debug!(status = said.addr() as isize, "a send to the dead is lost");
+        tracing::debug!("a send to the dead is lost");
         ptr::null_mut()
     }
 }
 
-unsafe extern "C" fn send(
+/// Stands in the place of the one, or of the other.
+unsafe extern "C" fn send<const SYNCHRONOUSLY: bool>(
     to: *mut c_void,
     from: *const c_void,
     count: usize,
     tag: u64,
     how: *const c_void,
 ) -> *mut c_void {
+    let sending = if SYNCHRONOUSLY { &SYNCHRONOUS } else { &PLAIN };
     // SAFETY: the arguments of our caller.
-    PLAIN.say(|original| unsafe { original(to, from, count, tag, how) })
-}
-
-unsafe extern "C" fn send_synchronously(
-    to: *mut c_void,
-    from: *const c_void,
-    count: usize,
-    tag: u64,
-    how: *const c_void,
-) -> *mut c_void {
-    // SAFETY: the arguments of our caller.
-    SYNCHRONOUS.say(|original| unsafe { original(to, from, count, tag, how) })
+    sending.say(|original| unsafe { original(to, from, count, tag, how) })
 }

@@ -76,7 +76,7 @@ impl Own {
         let test = || request.test_with(counted);
         let tested = if self.kind == Kind::File {
             let (tested, refused) = this_mpi::test_access(test);
-            if let Some(fault) = refused {
+            if let Some(fault) = refused.filter(|_| request.is_over()) {
                 return Progress::Failed(fault);
             }
             tested
