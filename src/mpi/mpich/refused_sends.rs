@@ -61,8 +61,8 @@ impl Sending {
         unsafe { redirect(OF_THE_LIBRARY, self.name, self.ours as *const c_void) }
     }
 
-    /// What UCX says to a send: null, its request, or an error. Null when the other one is gone: all
-    /// other errors are for MPI, as a message to a living process must not be lost.
+    /// What UCX says to a send: null, its request, or an error. Null when the other one is gone:
+    /// all other errors are for MPI, as a message to a living process must not be lost.
     fn say(&self, send: impl FnOnce(Send) -> *mut c_void) -> *mut c_void {
         let said = send(*self.original.get().expect("set before MPI calls us"));
         if !GONE.contains(&(said.addr() as isize)) {
