@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Where new processes leave a trace.
-const FOLDER: &str = "FOLDER";
+const FOLDER: &str = "FOLDER_OF_ATTEMPTS";
 /// So many of them die when MPI has started; a rebuild makes more attempts than that.
 const FAILURES: usize = 8;
 /// What `cargo fampi soak` allows after one rebuild, too.

@@ -172,10 +172,11 @@ fn with_deserter(world: &World, file: &File<u64>) -> Ended {
     Ok(())
 }
 
-/// Runs a program with a folder for its files.
+/// Runs a program with a folder for its files, which no other test has.
 #[track_caller]
 fn all_say_with_files(name: &str, ranks: u32, what: &str) {
-    let folder = std::env::temp_dir().join(format!("fampi-files-{}-{ranks}", std::process::id()));
+    let own = format!("fampi-{}-{}-{ranks}", name.replace(' ', "-"), std::process::id());
+    let folder = std::env::temp_dir().join(own);
     std::fs::create_dir_all(&folder).expect("a folder for the files");
     let launch = program(name, ranks).variable("FOLDER", &folder.display());
     all_say(&launch, ranks, what);
