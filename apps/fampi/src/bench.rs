@@ -24,9 +24,6 @@ use crate::session::{self, End, Script};
 use crate::setup;
 use crate::workspace::Workspace;
 
-/// A measurement takes seconds; one that takes this long hangs.
-const LIMIT: Duration = Duration::from_secs(300);
-
 #[derive(Subcommand)]
 pub(crate) enum Benchmark {
     /// Every measurement, several times, into `benches/BENCHMARKS.md` and the table of README.md
@@ -251,7 +248,7 @@ fn measure_with(
         let mut command = ready.launcher().command(launched(ranks), &program);
         command.env_remove("FAMPI_OBSERVER").env_remove(disturbance::DIAGNOSIS);
         command.args(&options.arguments).envs(variables.iter().cloned());
-        match launch(&command, &format!("{ranks} ranks"), what)? {
+        match launch(&command, &format!("{ranks} ranks"), what, options.limit())? {
             Ok(new) => rows.extend(new),
             Err(status) => return Ok(status),
         }
@@ -262,9 +259,14 @@ fn measure_with(
 }
 
 /// Launches a measuring program: its rows, or the status with which it failed.
-fn launch(command: &Command, of: &str, what: &Measurement) -> Result<Result<Vec<Row>, u8>> {
+fn launch(
+    command: &Command,
+    of: &str,
+    what: &Measurement,
+    limit: Duration,
+) -> Result<Result<Vec<Row>, u8>> {
     let step = Step::begin(format!("measure with {of}"));
-    let script = Script { timeout: Some(LIMIT), collect: true, ..Script::default() };
+    let script = Script { timeout: Some(limit), collect: true, ..Script::default() };
     let finished = session::run(command, script)?;
     // A launcher that has lost a rank says so by its status.
     let is_whole = match finished.end {
@@ -275,7 +277,8 @@ fn launch(command: &Command, of: &str, what: &Measurement) -> Result<Result<Vec<
         drop(step);
         let why = match finished.end {
             End::TimedOut => {
-                format!("did not end within {} s: ask for less at a time", LIMIT.as_secs())
+                let seconds = limit.as_secs();
+                format!("did not end within {seconds} s: ask for less at a time, or --timeout")
             }
             _ => "failed: see above".to_owned(),
         };
@@ -318,7 +321,7 @@ fn measure_spread(workspace: &Workspace, what: &Measurement, spread: &Spread) ->
                 let mut command = Launcher::with(&mpi, &extra).command(ranks, &program);
                 command.args(&options.arguments);
                 let of = format!("{ranks} ranks on {number} nodes by {placed}");
-                match launch(&nodes.first(command), &of, what)? {
+                match launch(&nodes.first(command), &of, what, options.limit())? {
                     Ok(new) => rows.extend(new.into_iter().map(|row| {
                         [number.to_string(), placed.to_owned()].into_iter().chain(row).collect()
                     })),

@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::installation::Family;
 use crate::launcher;
+use crate::refusal::whole;
 
 pub(crate) type Row = Vec<String>;
 
@@ -25,9 +27,20 @@ pub(crate) struct Options {
     /// The MPI, which `cargo fampi setup` has set up
     #[arg(long, value_enum, default_value_t)]
     pub(crate) mpi: Family,
+    /// End a launch after so many seconds: it has failed
+    #[arg(long, value_name = "SECONDS", default_value = "300", allow_negative_numbers = true,
+          value_parser = whole(1_u64..=1_000_000, "seconds, 1 or more"))]
+    pub(crate) timeout: u64,
     /// For the measuring program
     #[arg(last = true, value_name = "ARGS")]
     pub(crate) arguments: Vec<String>,
+}
+
+impl Options {
+    /// How long a launch may take.
+    pub(crate) fn limit(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
 }
 
 /// The file that a measurement goes to, if there is to be one.

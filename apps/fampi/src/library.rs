@@ -30,8 +30,6 @@ use crate::session::{self, End, Script};
 use crate::setup;
 use crate::workspace::Workspace;
 
-/// A program takes seconds; one that takes this long hangs.
-const LIMIT: Duration = Duration::from_secs(300);
 const TURNS: usize = 15;
 /// What both programs print about commits, and what each prints about blocks.
 const OF_COMMITS: &str = "ranks,operation,median_us,ratio_to_iallreduce";
@@ -60,6 +58,8 @@ pub(crate) const NOT_ON_MPICH: &str =
 struct Programs {
     commit: [PathBuf; 2],
     block: [PathBuf; 2],
+    /// How long each may take.
+    limit: Duration,
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
@@ -75,6 +75,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let programs = Programs {
         commit: [of_rust("commit")?, of_c("commit")?],
         block: [of_rust("block")?, of_c("block")?],
+        limit: options.limit(),
     };
     let mut rows = Vec::new();
     for &ranks in &options.ranks {
@@ -116,7 +117,11 @@ fn turn(
     programs: &Programs,
     messages: &[String],
 ) -> Result<Vec<Took>> {
-    let run = |program: &Path, words: &[&str]| run(mpi, ranks, program, words);
+    let run = |program: &Path, words: &[&str]| {
+        let mut command = Launcher::new(mpi).command(ranks, program);
+        command.args(words);
+        lines_of(&command, ranks, programs.limit)
+    };
     let [rust, c] = &programs.commit;
     // What the program in C does, in the same turns.
     let of_rust = run(rust, &[BATCHES, "iallreduce", "commit", "allreduce"])?;
@@ -196,15 +201,15 @@ pub(crate) fn compile(workspace: &Workspace, mpi: &Installation, name: &str) -> 
 }
 
 /// What a program prints.
-fn run(mpi: &Installation, ranks: u32, program: &Path, words: &[&str]) -> Result<Vec<String>> {
-    let mut command = Launcher::new(mpi).command(ranks, program);
-    command.args(words);
-    let script = Script { timeout: Some(LIMIT), collect: true, ..Script::default() };
-    let finished = session::run(&command, script)?;
-    if finished.end != End::Exited(0) {
-        bail!("the measurement with {ranks} ranks failed: see above");
-    }
-    Ok(finished.lines)
+fn lines_of(command: &Command, ranks: u32, limit: Duration) -> Result<Vec<String>> {
+    let script = Script { timeout: Some(limit), collect: true, ..Script::default() };
+    let finished = session::run(command, script)?;
+    let why = match finished.end {
+        End::Exited(0) => return Ok(finished.lines),
+        End::TimedOut => format!("did not end within {} s", limit.as_secs()),
+        _ => "failed: see above".to_owned(),
+    };
+    bail!("the measurement with {ranks} ranks {why}");
 }
 
 /// The number in a column of the row that has this name in another column.

@@ -8,7 +8,8 @@
 //! and `files`, with blocks and lists that survive there; `sample`, the plain sample sort; `alone`,
 //! one process that sorts all keys while the others sleep; and `tests`, as `lineage`, with ranks
 //! that the observer tests, if there is one (`--tests`): in all other turns it stands still.
-//! `local=comparison` has all of them sort by comparing keys.
+//! `local=comparison` has all of them sort by comparing keys, and `ways=lineage,tests` leaves out
+//! all but these and `plain`, so that more rounds take no longer.
 
 use std::{
     env,
@@ -61,7 +62,16 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let everybody = universe.world();
-    let Err(error) = measure(everybody.duplicate(), &options, rounds, &folder) else {
+    let ways = match ways(word("ways").as_deref()) {
+        Ok(ways) => ways,
+        Err(refusal) => {
+            if everybody.rank() == 0 {
+                eprintln!("sort: {refusal}");
+            }
+            return ExitCode::from(2);
+        }
+    };
+    let Err(error) = measure(everybody.duplicate(), &options, &ways, rounds, &folder) else {
         return ExitCode::SUCCESS;
     };
     eprintln!("sort: rank {}: {error}", everybody.rank());
@@ -69,17 +79,33 @@ fn main() -> ExitCode {
     everybody.abort(1)
 }
 
+/// Whether an observer tests the ranks.
+fn is_tested() -> bool {
+    env::var_os("FAMPI_DIAGNOSIS").is_some()
+}
+
+/// The ways to measure, `plain` first: all, or those that are named.
+fn ways(named: Option<&str>) -> Result<Vec<&'static str>, String> {
+    let known = if is_tested() { &WAYS[..] } else { &WAYS[..WAYS.len() - 1] };
+    let Some(named) = named else { return Ok(known.to_vec()) };
+    if let Some(wrong) = named.split(',').find(|name| !known.contains(name)) {
+        return Err(format!("there is no way \"{wrong}\" here: it can be {}", known.join(", ")));
+    }
+    let is_meant = |way: &str| way == WAYS[0] || named.split(',').any(|name| name == way);
+    Ok(known.iter().copied().filter(|way| is_meant(way)).collect())
+}
+
 fn measure(
     everybody: SimpleCommunicator,
     options: &Options,
+    ways: &[&str],
     rounds: u64,
     folder: &Path,
 ) -> Result<(), Box<dyn Error>> {
     let (rank, ranks) = (everybody.rank() as u32, everybody.size() as u32);
     let mut world = World::enter(Box::new(MpiPlatform::adopt(&everybody)?))?;
     let mut net = Plain::new(everybody);
-    let is_tested = env::var_os("FAMPI_DIAGNOSIS").is_some();
-    let ways = if is_tested { &WAYS[..] } else { &WAYS[..WAYS.len() - 1] };
+    let is_tested = is_tested();
     let mut observers = match rank {
         0 if is_tested => Some(Observers::find(&[])?),
         _ => None,
@@ -125,7 +151,7 @@ fn measure(
     observers.iter_mut().try_for_each(|it| it.set(true))?;
     world.set_observed(true);
     if rank == 0 {
-        print(ranks, options.keys.count, &times);
+        print(ranks, options.keys.count, ways, &times);
     }
     world.finalize();
     let _ = std::fs::remove_dir_all(folder);
@@ -166,9 +192,9 @@ fn sort_alone(
     Ok(time)
 }
 
-fn print(ranks: u32, keys: u64, times: &[Vec<Duration>]) {
+fn print(ranks: u32, keys: u64, ways: &[&str], times: &[Vec<Duration>]) {
     println!("ranks,keys,way,sort_ms,ratio_to_plain,ratio_low,ratio_high");
-    for (way, name) in WAYS.into_iter().take(times.len()).enumerate() {
+    for (way, name) in ways.iter().enumerate() {
         let pairs = times[way].iter().zip(&times[0]);
         let mut ratios: Vec<f64> =
             pairs.map(|(time, plain)| time.as_secs_f64() / plain.as_secs_f64()).collect();
