@@ -41,6 +41,7 @@ pub(crate) type Ended = Result<(), Error>;
 /// Runs the program of this name.
 pub(crate) fn run(name: &str) -> Ended {
     attempts::die_early();
+    let _universe = attempts::kill_another();
     match std::env::var(adopted::COMM) {
         Ok(comm) => adopted::run(&comm, |world| run_in(world, name)),
         Err(_) => run_in(fampi::init()?, name),
@@ -52,6 +53,7 @@ fn run_in(world: World, name: &str) -> Ended {
         "rsmpi" => rsmpi(world),
         "named memory" => starts::named_memory(world),
         "attempts" => attempts::fail(world),
+        "overheard" => attempts::overhear(world),
         "refused" => adopted::refused(world),
         "spares" => adopted::spares(world),
         "rounds" => rounds(world),

@@ -249,14 +249,14 @@ impl Comm {
         &self,
         leader: u32,
         other: Option<(&Self, u32)>,
-        behind: bool,
+        (behind, all): (bool, Partners),
     ) -> Checked<Self> {
         const TAG: c_int = 77;
         let _inside = inside::meeting(behind);
         let (bridge, remote) = other.map_or((self.raw, 0), |(bridge, rank)| (bridge.raw, rank));
         let (leader, remote) = (leader.cast_signed(), remote.cast_signed());
         let (call, own) = ("MPI_Intercomm_create", self.raw);
-        let made = Self::make(call, Partners::Unknown, move |to| {
+        let made = Self::make(call, all, move |to| {
             // SAFETY: both handles are live; MPI looks at the bridge only at the two leaders.
             unsafe { ffi::MPI_Intercomm_create(own, leader, bridge, remote, TAG, to) }
         });
@@ -264,10 +264,10 @@ impl Comm {
     }
 
     /// `MPI_Intercomm_merge` of a link; those who are `behind` come after the others.
-    pub(in crate::mpi) fn merge(&self, behind: bool) -> Checked<Self> {
+    pub(in crate::mpi) fn merge(&self, behind: bool, all: Partners) -> Checked<Self> {
         let _inside = inside::meeting(behind);
         let (call, own, high) = ("MPI_Intercomm_merge", self.raw, c_int::from(behind));
-        let made = Self::make(call, Partners::Unknown, move |to| {
+        let made = Self::make(call, all, move |to| {
             // SAFETY: our handle is live; the result is our caller's.
             unsafe { ffi::MPI_Intercomm_merge(own, high, to) }
         });

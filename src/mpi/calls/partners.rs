@@ -8,13 +8,14 @@ use std::{cell::Cell, rc::Rc, sync::OnceLock};
 use mpi::ffi;
 
 /// Whose death ends a call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[cfg_attr(not(mpich), allow(dead_code, reason = "MPI itself ends such a call there"))]
 pub(in crate::mpi) enum Partners {
     /// That of a process of this communicator.
     Of(ffi::MPI_Comm),
-    /// That of any process, from the call on: it is not known who takes part.
-    Unknown,
+    /// That of one of these, by the names of the dead; of any process, from the call on, where
+    /// nobody is named: it is not known who takes part.
+    Named(Vec<u64>),
     /// That of a process which this call starts.
     New,
 }
@@ -69,6 +70,6 @@ mod tests {
         };
         assert_eq!(made(true, true), Some(7));
         assert_eq!(made(false, false), None);
-        assert_eq!(unless_dead(Partners::Unknown, || 7), Some(7), "nothing was provided");
+        assert_eq!(unless_dead(Partners::New, || 7), Some(7), "nothing was provided");
     }
 }

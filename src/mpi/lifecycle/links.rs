@@ -11,7 +11,10 @@
 
 use mpi::ffi;
 
-use super::{groups, two_groups};
+use super::{
+    groups,
+    two_groups::{self, Part},
+};
 use crate::{
     error::Error,
     mpi::{
@@ -108,7 +111,7 @@ impl MpiPlatform {
                 return Ok(None);
             }
             self.settle();
-            two_groups::merge(&link, false).map(Some)
+            two_groups::merge(&link, Part::old(&[])).map(Some)
         });
         let merged = merged.map_err(|refusal| groups::failed(refusal, &[link], self.ulfm))?;
         Ok(merged.map(|merged| self.use_link(link, merged)).is_some())

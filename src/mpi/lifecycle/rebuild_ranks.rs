@@ -22,7 +22,7 @@ use super::{
     groups::{self, all_or_nobody},
     links::lost,
     spawn::linkable,
-    two_groups,
+    two_groups::{self, Part},
 };
 use crate::{
     error::Error,
@@ -281,10 +281,10 @@ impl Seating {
         let merged = self.link.merged;
         let alone = linkable(&Comm::alone()?)?;
         self.steps.push(alone);
-        let link = two_groups::link(&alone, 0, Some((&merged, root)), true)?;
+        let link = two_groups::link(&alone, 0, Some((&merged, root)), Part::new(&[]))?;
         self.steps.push(link);
         await_word(&merged, root, READY)?;
-        let all = two_groups::merge(&link, true)?;
+        let all = two_groups::merge(&link, Part::new(&[]))?;
         self.steps.push(all);
         await_word(&merged, root, READY)?;
         self.grow(all, leader, behind, ulfm)
@@ -304,10 +304,10 @@ impl Seating {
             let own = all_or_nobody(&all, ulfm, &[], own)?;
             self.steps.push(own);
             let bridge = new.filter(|_| leads).map(|new| (&merged, new));
-            let link = two_groups::link(&own, leader, bridge, false);
+            let link = two_groups::link(&own, leader, bridge, Part::old(&[]));
             let link = all_or_nobody(&all, ulfm, &[own, merged], link)?;
             self.steps.push(link);
-            let grown = release().and_then(|()| two_groups::merge(&link, false));
+            let grown = release().and_then(|()| two_groups::merge(&link, Part::old(&[])));
             let grown = all_or_nobody(&all, ulfm, &[link], grown)?;
             self.steps.push(grown);
             (all, released) = (grown, release());

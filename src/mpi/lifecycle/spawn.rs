@@ -28,8 +28,9 @@ use mpi::ffi;
 use super::{
     groups, newcomers,
     origin::{PARENT_VARIABLE, Starter, starter},
-    two_groups, watchdog,
-    words::{hear, parent_of, pass_on, tell},
+    two_groups::{self, Part},
+    watchdog,
+    words::{Word, hear, parent_of, pass_on, tell},
 };
 use crate::{
     error::Error,
@@ -56,8 +57,6 @@ use crate::{
     },
 };
 
-/// The word of the root when all is well.
-const GO: i32 = 0;
 /// Class `MPI_ERR_SPAWN`.
 const SPAWN: i32 = 50;
 /// Class `MPI_ERR_ARG`.
@@ -85,8 +84,10 @@ impl MpiPlatform {
         start: impl FnOnce() -> Checked<Comm>,
     ) -> Result<(Comm, Comm), Error> {
         let mut common = vec![*living];
-        let Linked { link, bridge } = self.link_to_new((old, living), count, start, &mut common)?;
-        let merged = release(bridge).and_then(|()| two_groups::merge(&link, false));
+        let linked = self.link_to_new((old, living), count, start, &mut common)?;
+        let Linked { link, bridge, names } = linked;
+        let part = Part::old(&names);
+        let merged = release(bridge).and_then(|()| two_groups::merge(&link, part));
         if merged.is_err() {
             // Others may be inside the call, and wait for this rank.
             link.revoke(self.ulfm);
@@ -125,20 +126,30 @@ impl MpiPlatform {
             let began = Instant::now();
             let bridge = start().and_then(|started| {
                 common.push(started);
-                let bridge = two_groups::merge(&started, false)?;
-                tell(&started, 0..count, GO).map(|()| bridge)
+                let new = spawn_lookup::names_of_started(count);
+                let bridge = two_groups::merge(&started, Part::old(&new))?;
+                let all = Word { class: 0, names: spawn_lookup::with_names_of(&own, new) };
+                tell(&started, 0..count, &all).map(|()| (bridge, all))
             });
             entry::tell(&Entry::Called { work: Call::Spawn(count), began });
-            let word = bridge.as_ref().err().map_or(GO, |refusal| refusal.class);
-            (bridge.ok(), pass_on(living, Ok(word)))
+            let (bridge, word) = match bridge {
+                Ok((bridge, all)) => (Some(bridge), all),
+                Err(refusal) => (None, Word { class: refusal.class, ..Word::default() }),
+            };
+            (bridge, pass_on(living, Ok(word)))
         } else {
             (None, pass_on(living, hear(living, parent_of(living.rank().number()))))
         };
         // What failed long ago may have locked it since.
         this_mpi::before_creation();
-        let linked = word.and_then(|word| match word {
-            GO => two_groups::link(&own, 0, bridge.as_ref().map(|bridge| (bridge, 1)), false),
-            class => Err(Refusal { call: "MPI_Comm_spawn", class }),
+        let mut names = Vec::new();
+        let linked = word.and_then(|word| {
+            if word.class != 0 {
+                return Err(Refusal { call: "MPI_Comm_spawn", class: word.class });
+            }
+            names = word.names;
+            let other = bridge.as_ref().map(|bridge| (bridge, 1));
+            two_groups::link(&own, 0, other, Part::old(&names))
         });
         common.extend(bridge);
         if linked.is_err_and(|it| it.call != "MPI_Comm_spawn" || it.is_failure()) {
@@ -148,7 +159,7 @@ impl MpiPlatform {
         }
         let linked = confirm(old, ulfm, linked);
         common.extend(linked.as_ref().ok());
-        let linked = linked.map(|link| Linked { link, bridge });
+        let linked = linked.map(|link| Linked { link, bridge, names });
         linked.map_err(|refusal| {
             let error = groups::failed(refusal, common, ulfm);
             if refusal.call != "MPI_Comm_spawn" || refusal.is_failure() {
@@ -244,11 +255,13 @@ impl MpiPlatform {
 }
 
 /// Old and new processes, linked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Linked {
     link: Comm,
     /// The root and the new processes, in this order; at the root alone.
     bridge: Option<Comm>,
+    /// All of them ([`Word::names`]).
+    names: Vec<u64>,
 }
 
 /// A duplicate that can be linked to another group.
@@ -259,13 +272,15 @@ pub(super) fn linkable(comm: &Comm) -> Checked<Comm> {
 /// The part of new processes in a link, and all who are linked by it: the one who started them,
 /// and all of them.
 fn merge_with_old(parent: &Comm, siblings: &Comm, common: &mut Vec<Comm>) -> Checked<(Comm, Comm)> {
-    let bridge = two_groups::merge(parent, true)?;
+    // The death of anybody else is no reason to go: who has started this process waits for it.
+    let met = spawn_lookup::names_of_starter_and(siblings.size());
+    let bridge = two_groups::merge(parent, Part::new(&met))?;
     common.push(bridge);
-    hear(parent, 0)?;
-    let link = two_groups::link(siblings, 0, Some((&bridge, 0)), true)?;
+    let all = hear(parent, 0)?.names;
+    let link = two_groups::link(siblings, 0, Some((&bridge, 0)), Part::new(&all))?;
     common.push(link);
     hear(&bridge, 0)?;
-    let merged = two_groups::merge(&link, true)?;
+    let merged = two_groups::merge(&link, Part::new(&all))?;
     common.push(merged);
     hear(&bridge, 0)?;
     Ok((link, merged))
@@ -273,7 +288,7 @@ fn merge_with_old(parent: &Comm, siblings: &Comm, common: &mut Vec<Comm>) -> Che
 
 /// The root says that all others have what was made last.
 fn release(bridge: Option<Comm>) -> Checked<()> {
-    bridge.map_or(Ok(()), |bridge| tell(&bridge, 1..bridge.size(), GO))
+    bridge.map_or(Ok(()), |bridge| tell(&bridge, 1..bridge.size(), &Word::default()))
 }
 
 /// The result, if all living processes have one.

@@ -20,34 +20,63 @@ use crate::{
 };
 
 const TAG: u32 = 3;
-/// What is heard where the word cannot be read: class `MPI_ERR_SPAWN`.
-const SPAWN: i32 = 50;
+/// The bytes of a number, of what begins a word, and of the name of a process.
+const NUMBER: usize = size_of::<i32>();
+const FRONT: usize = 2 * NUMBER;
+const NAME: usize = size_of::<u64>();
 /// Busy tests before a waiting process leaves its core to those that start.
 const BUSY_TESTS: u32 = 200;
 /// Between two tests then.
 const PAUSE: Duration = Duration::from_micros(50);
 
+/// What is said before a call that all make together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Word {
+    /// The class of the error for which nobody makes it; 0 when all is well.
+    pub(super) class: i32,
+    /// Who makes it, by the names of the dead ([`Partners::Named`]); nobody is named where they are
+    /// not known.
+    ///
+    /// [`Partners::Named`]: crate::mpi::calls::partners::Partners::Named
+    pub(super) names: Vec<u64>,
+}
+
+impl Word {
+    fn failed() -> Self {
+        Self { class: PROC_FAILED, names: Vec::new() }
+    }
+
+    /// What begins the word, and the rest of it, which may be nothing.
+    fn encode(&self) -> [Vec<u8>; 2] {
+        let front = [self.class, self.names.len() as i32].map(i32::to_le_bytes).concat();
+        [front, self.names.iter().flat_map(|name| name.to_le_bytes()).collect()]
+    }
+}
+
 /// The root's word to others.
-pub(super) fn tell(comm: &Comm, others: Range<u32>, word: i32) -> Checked<()> {
+pub(super) fn tell(comm: &Comm, others: Range<u32>, word: &Word) -> Checked<()> {
+    let parts = word.encode();
     for other in others.map(Rank::new) {
-        let mut wire = Wire::new(4);
-        wire.write(&word.to_le_bytes());
-        // SAFETY: the memory is kept until the wait is over; an error ends a request, too.
-        let sent = unsafe {
-            Request::send(comm, &wire.exposure(4), other, TAG, false, &inside::ordinary())
-        };
-        sent.and_then(wait)?;
+        for part in parts.iter().filter(|part| !part.is_empty()) {
+            let mut wire = Wire::new(part.len());
+            wire.write(part);
+            let (exposure, inside) = (wire.exposure(part.len()), inside::ordinary());
+            // SAFETY: the memory is kept until the wait is over; an error ends a request, too.
+            let sent = unsafe { Request::send(comm, &exposure, other, TAG, false, &inside) };
+            drop(inside);
+            sent.and_then(wait)?;
+        }
     }
     Ok(())
 }
 
 /// The word of the first process goes by a binomial tree: what this one has heard, or that it has
 /// heard nothing, is told to those below it.
-pub(super) fn pass_on(comm: &Comm, heard: Checked<i32>) -> Checked<i32> {
-    let word = heard.unwrap_or(PROC_FAILED);
+pub(super) fn pass_on(comm: &Comm, heard: Checked<Word>) -> Checked<Word> {
+    let word = heard.clone().unwrap_or_else(|_| Word::failed());
     let below = below(comm.rank().number(), comm.size());
     // One that is dead keeps the word from no other.
-    let told = below.map(|child| tell(comm, child..child + 1, word));
+    let told = below.map(|child| tell(comm, child..child + 1, &word));
     let told = told.fold(Ok(()), Checked::and);
     heard.and_then(|word| told.map(|()| word))
 }
@@ -65,20 +94,37 @@ fn below(rank: u32, size: u32) -> impl Iterator<Item = u32> {
 }
 
 /// The word of a process, or its death.
-pub(super) fn hear(comm: &Comm, from: u32) -> Checked<i32> {
-    let (wire, from) = (Wire::new(4), Rank::new(from));
+pub(super) fn hear(comm: &Comm, from: u32) -> Checked<Word> {
+    let numbers = |bytes: &[u8]| {
+        let number = |at: usize| i32::from_le_bytes([0, 1, 2, 3].map(|byte| bytes[at + byte]));
+        (number(0), number(NUMBER) as usize)
+    };
+    let (class, count) = receive(comm, from, FRONT)?.read(FRONT, numbers);
+    let mut names = Vec::new();
+    if count > 0 {
+        let read = |bytes: &[u8]| {
+            let names = bytes.as_chunks::<NAME>().0.iter();
+            names.copied().map(u64::from_le_bytes).collect()
+        };
+        names = receive(comm, from, count * NAME)?.read(count * NAME, read);
+    }
+    Ok(Word { class, names })
+}
+
+/// So many bytes of a process, or its death.
+fn receive(comm: &Comm, from: u32, bytes: usize) -> Checked<Wire> {
+    let (wire, from) = (Wire::new(bytes), Rank::new(from));
     let inside = inside::ordinary();
     // SAFETY: the memory is kept until the request is over; an error ends it, too.
     let posted =
-        unsafe { Request::receive(comm, &wire.exposure(4), Some(from), Some(TAG), &inside) };
+        unsafe { Request::receive(comm, &wire.exposure(bytes), Some(from), Some(TAG), &inside) };
     drop(inside);
     let mut request = posted?;
     let (mut tests, mut is_cancelled) = (0_u32, false);
     loop {
         if let Some(done) = request.test()? {
             let lost = Refusal { call: "MPI_Recv", class: PROC_FAILED };
-            let word = || wire.read(4, |bytes| bytes.try_into().map_or(SPAWN, i32::from_le_bytes));
-            return if done.is_cancelled() { Err(lost) } else { Ok(word()) };
+            return if done.is_cancelled() { Err(lost) } else { Ok(wire) };
         }
         tests += 1;
         if tests > BUSY_TESTS {

@@ -65,15 +65,16 @@ enum Awaited {
     Named(Vec<u64>),
     /// Anybody: so many were dead when it began.
     Anybody(usize),
-    /// New processes, of whom nothing is known: so many of their jobs had dead when it began.
+    /// New processes: this one had started so many jobs when it began.
     Newcomers(usize),
 }
 
 impl Awaited {
     fn of(partners: Partners) -> Self {
         match partners {
-            Partners::Unknown => Self::anybody(),
-            Partners::New => Self::Newcomers(dead::known_jobs_of_newcomers()),
+            Partners::Named(names) if names.is_empty() => Self::anybody(),
+            Partners::Named(names) => Self::Named(names),
+            Partners::New => Self::Newcomers(dead::jobs_started()),
             Partners::Of(comm) => {
                 let names = names_of(comm);
                 // New processes have no names until all have met.
@@ -91,7 +92,7 @@ impl Awaited {
         match self {
             Self::Named(names) => dead::has_one_of(names),
             Self::Anybody(before) => dead::number() > *before,
-            Self::Newcomers(before) => dead::jobs_of_newcomers() > *before,
+            Self::Newcomers(before) => dead::has_some_of_jobs_started_after(*before),
         }
     }
 }
@@ -193,7 +194,7 @@ fn size_of(comm: ffi::MPI_Comm) -> usize {
 }
 
 /// The names of all processes of a communicator.
-fn names_of(comm: ffi::MPI_Comm) -> Vec<u64> {
+pub(super) fn names_of(comm: ffi::MPI_Comm) -> Vec<u64> {
     // SAFETY: reading a constant that MPI's library defines.
     let mut group = unsafe { ffi::RSMPI_GROUP_NULL };
     // SAFETY: a live communicator, says whoever called us; the result is a variable of ours.

@@ -24,7 +24,7 @@ use super::launch_census;
 use crate::mpi::{
     calls::{comm::Comm, library::check},
     node::{
-        causes,
+        causes::{self, Told},
         process::{describe, node_name},
     },
 };
@@ -37,6 +37,11 @@ impl Name {
     /// The name of a process of a job that our launcher has started: no other one has it.
     fn of((job, rank): (u32, u32)) -> Self {
         Self(u64::from(rank) << 32 | u64::from(LAUNCHED | job))
+    }
+
+    /// True for the name of a rank of this job.
+    fn is_of(name: u64, job: u32) -> bool {
+        name as u32 == LAUNCHED | job
     }
 
     /// The names of so many ranks of the job in which this one has that rank, if they are known
@@ -78,6 +83,9 @@ struct List {
     /// Those of whose death the launcher has told last, and how many bytes of its file were read.
     heard: Vec<u64>,
     read: usize,
+    /// The jobs that this process has started, in their order, and who has started its own.
+    started: Vec<u32>,
+    starter: Option<u64>,
     looks: u32,
     revoked: Vec<ffi::MPI_Comm>,
     /// How often the living of each communicator were to have one of their own.
@@ -182,19 +190,19 @@ impl List {
         self.companies.iter().flat_map(move |company| company.members(group, &wanted))
     }
 
-    fn jobs_of_newcomers<'a>(&self, dead: impl Iterator<Item = &'a u64>) -> usize {
-        let is_known = |name| self.companies.iter().any(|company| company.names.contains(name));
-        let mut jobs: Vec<u32> =
-            dead.filter(|name| !is_known(*name)).map(|name| *name as u32).collect();
-        jobs.sort_unstable();
-        jobs.dedup();
-        jobs.len()
-    }
-
     fn hear(&mut self) {
         let own = own_name();
-        let new = causes::told_since(&mut self.read).into_iter().map(|place| Name::of(place).0);
-        self.heard.extend(new.filter(|name| *name != own));
+        for told in causes::told_since(&mut self.read) {
+            match told {
+                Told::Death(place) => self.heard.push(Name::of(place).0),
+                Told::Start { by, job } if Name::of(by).0 == own => self.started.push(job),
+                Told::Start { by, job } if Name::is_of(own, job) => {
+                    self.starter = Some(Name::of(by).0);
+                }
+                Told::Start { .. } => {}
+            }
+        }
+        self.heard.retain(|name| *name != own);
     }
 
     fn take_heard(&mut self) {
@@ -257,17 +265,41 @@ pub(super) fn has_one_of(names: &[u64]) -> bool {
     LIST.with_borrow(|list| list.dead.iter().any(|dead| names.contains(dead)))
 }
 
-/// How many jobs have dead of whom it is not known where they were: new processes, as a rule. May
-/// be called while MPI makes progress.
-pub(super) fn jobs_of_newcomers() -> usize {
-    LIST.with_borrow(|list| list.jobs_of_newcomers(list.dead.iter()))
-}
-
-/// The same with those of whom the launcher has told just now.
-pub(super) fn known_jobs_of_newcomers() -> usize {
+/// How many jobs this process has started, as the launcher has told by now.
+pub(super) fn jobs_started() -> usize {
     LIST.with_borrow_mut(|list| {
         list.hear();
-        list.jobs_of_newcomers(list.dead.iter().chain(&list.heard))
+        list.started.len()
+    })
+}
+
+/// True when a process of a job is dead that this one has started since there were so many. May be
+/// called while MPI makes progress.
+pub(super) fn has_some_of_jobs_started_after(before: usize) -> bool {
+    LIST.with_borrow(|list| {
+        let jobs = list.started.get(before..).unwrap_or_default();
+        list.dead.iter().any(|dead| jobs.iter().any(|job| Name::is_of(*dead, *job)))
+    })
+}
+
+/// The names of so many ranks of the job that this process has started last; nobody's where the
+/// launcher does not tell.
+pub(in crate::mpi) fn names_of_started(count: u32) -> Vec<u64> {
+    LIST.with_borrow_mut(|list| {
+        list.hear();
+        let ranks = |job: &u32| (0..count).map(|rank| Name::of((*job, rank)).0).collect();
+        list.started.last().map_or_else(Vec::new, ranks)
+    })
+}
+
+/// The names of the process that has started this job, and of the job's so many ranks; nobody's
+/// where the launcher does not tell.
+pub(in crate::mpi) fn names_of_starter_and(count: u32) -> Vec<u64> {
+    LIST.with_borrow_mut(|list| {
+        list.hear();
+        let Some((job, _)) = launch_census::place() else { return Vec::new() };
+        let ranks = (0..count).map(|rank| Name::of((job, rank)).0);
+        list.starter.map_or_else(Vec::new, |starter| ranks.chain([starter]).collect())
     })
 }
 

@@ -18,12 +18,23 @@ use std::{
 
 use mpi::ffi;
 
-use super::list_of_the_dead::Name;
-use crate::mpi::{calls::library::Checked, node::process::Process};
+pub(in crate::mpi) use super::list_of_the_dead::{names_of_started, names_of_starter_and};
+use super::{left_calls, list_of_the_dead::Name};
+use crate::mpi::{
+    calls::{comm::Comm, library::Checked},
+    node::process::Process,
+};
 
 /// No hint to MPI.
 pub(in crate::mpi) const COLLECTIVES: &str = "fampi";
 pub(in crate::mpi) const WITHOUT_DIVISION: &[u8] = b"";
+
+/// These new processes, and all of a communicator; nobody when not all are known.
+pub(in crate::mpi) fn with_names_of(comm: &Comm, new: Vec<u64>) -> Vec<u64> {
+    let old = left_calls::names_of(comm.raw());
+    let is_known = !new.is_empty() && old.len() == comm.size() as usize;
+    if is_known { [new, old].concat() } else { Vec::new() }
+}
 
 /// A spawn in steps, which there is not.
 #[derive(Clone, Debug)]

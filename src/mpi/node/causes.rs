@@ -14,8 +14,29 @@ use crate::fault::Cause;
 
 /// The file.
 const FILE: &str = "FAMPI_NODE_DEATHS";
-/// The bytes of a death: job, rank, kind, value, and a check.
+/// The bytes of what is told: job, rank, kind, value, and a check.
 const BYTES: usize = 16;
+/// The kind that is no death: the process has started the job of this number, in three bytes.
+#[cfg(mpich)]
+const START: u8 = 5;
+
+/// A process: the number of its job, and its rank there.
+type Place = (u32, u32);
+
+/// What the launcher has told.
+#[cfg(mpich)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::mpi) enum Told {
+    /// The death of this process.
+    Death(Place),
+    /// The start of a job, which nobody has died in before.
+    Start {
+        /// Who has asked for it.
+        by: Place,
+        /// Its number.
+        job: u32,
+    },
+}
 
 /// True when the launcher says how processes have died.
 pub(in crate::mpi) fn are_told() -> bool {
@@ -27,15 +48,15 @@ pub(in crate::mpi) fn of_launcher(name: u64) -> Option<Cause> {
     read(file()?, name)
 }
 
-/// The dead that the launcher has told of since so many bytes were read, by the numbers of their
-/// jobs and their ranks there. To be asked where this process waits: it is a call of the system.
+/// What the launcher has told since so many bytes were read. To be asked where this process waits:
+/// it is a call of the system.
 #[cfg(mpich)]
-pub(in crate::mpi) fn told_since(read: &mut usize) -> Vec<(u32, u32)> {
+pub(in crate::mpi) fn told_since(read: &mut usize) -> Vec<Told> {
     file().map_or_else(Vec::new, |file| new_in(file, read))
 }
 
 #[cfg(mpich)]
-fn new_in(file: &Path, read: &mut usize) -> Vec<(u32, u32)> {
+fn new_in(file: &Path, read: &mut usize) -> Vec<Told> {
     let length = fs::metadata(file).map_or(0, |found| found.len() as usize);
     if length < *read + BYTES {
         return Vec::new();
@@ -43,7 +64,11 @@ fn new_in(file: &Path, read: &mut usize) -> Vec<(u32, u32)> {
     let bytes = fs::read(file).unwrap_or_default();
     let new = bytes.get(*read..).unwrap_or_default().as_chunks::<BYTES>().0;
     *read += new.len() * BYTES;
-    new.iter().filter_map(death).map(|(of, _)| of).collect()
+    let told = |bytes| {
+        let death = death(bytes).map(|(of, _)| Told::Death(of));
+        death.or_else(|| start(bytes).map(|(by, job)| Told::Start { by, job }))
+    };
+    new.iter().filter_map(told).collect()
 }
 
 fn file() -> Option<&'static Path> {
@@ -57,13 +82,27 @@ fn read(file: &Path, name: u64) -> Option<Cause> {
     deaths.filter(|(of, _)| *of == (name as u32 & 0xffff, (name >> 32) as u32)).map(|it| it.1).max()
 }
 
-/// A process, by the number of its job and its rank there, and how it died.
-fn death(bytes: &[u8; BYTES]) -> Option<((u32, u32), Cause)> {
+/// A process, and how it died.
+fn death(bytes: &[u8; BYTES]) -> Option<(Place, Cause)> {
+    let (of, how) = whole(bytes)?;
+    let [kind, value, 0, 0] = how else { return None };
+    Some((of, Cause::from_numbers(kind, value)?))
+}
+
+/// A process, and the number of the job that it has started.
+#[cfg(mpich)]
+fn start(bytes: &[u8; BYTES]) -> Option<(Place, u32)> {
+    let (by, [START, job @ ..]) = whole(bytes)? else { return None };
+    let [first, second, third] = job;
+    Some((by, u32::from_le_bytes([first, second, third, 0])))
+}
+
+/// A process, and what is told of it, if it was written whole.
+fn whole(bytes: &[u8; BYTES]) -> Option<(Place, [u8; 4])> {
     let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| bytes[4 * at + byte]));
     let (job, rank, how, check) = (word(0), word(1), word(2), word(3));
     let is_whole = check == !(job ^ rank.rotate_left(8) ^ how.rotate_left(16));
-    let [kind, value, 0, 0] = how.to_le_bytes() else { return None };
-    is_whole.then(|| Some(((job, rank), Cause::from_numbers(kind, value)?)))?
+    is_whole.then(|| ((job, rank), how.to_le_bytes()))
 }
 
 #[cfg(test)]
@@ -109,9 +148,10 @@ mod tests {
     #[test]
     fn a_death_is_told_once_and_not_before_it_is_written_whole() {
         let file = env::temp_dir().join(format!("fampi-told-{}", std::process::id()));
-        let (all, mut known) = ([bytes(1, 7, 1, 3), bytes(2, 7, 2, 9)].concat(), 0);
+        let (all, mut known) = ([bytes(1, 7, 1, 3), bytes(1, 0, START, 2)].concat(), 0);
         assert_eq!(new_in(&file, &mut known), []);
-        for (length, new) in [(15, vec![]), (16, vec![(1, 7)]), (31, vec![]), (32, vec![(2, 7)])] {
+        let (dead, started) = (Told::Death((1, 7)), Told::Start { by: (1, 0), job: 2 });
+        for (length, new) in [(15, vec![]), (16, vec![dead]), (31, vec![]), (32, vec![started])] {
             fs::write(&file, &all[..length]).expect("written");
             assert_eq!(new_in(&file, &mut known), new, "{length} bytes");
         }

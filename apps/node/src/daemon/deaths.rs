@@ -1,9 +1,11 @@
 //! How processes have died, for the ranks of this node: a file to which the daemon adds what it is
-//! about to tell them. It is in the daemon's folder, and goes with it.
+//! about to tell them. It is in the daemon's folder, and goes with it. Which jobs processes have
+//! started stands there, too, for MPIs that do not name the new processes: before any of those runs.
 //!
 //! ```text
 //! death = job u32 · rank u32 · kind u8 · value u8 · 0 0 · check u32
 //! kind  = 1 exited (value: the status) · 2 killed (the signal) · 4 lost with its node
+//! start = job u32 · rank u32 · 5 · number of the new job u24 · check u32
 //! check = not (job xor rank rotated left by 8 xor the third word rotated left by 16)
 //! ```
 //!
@@ -17,9 +19,12 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::place::Place;
-use crate::protocol::{Process, space::End};
+use crate::protocol::{
+    Process,
+    space::{End, Space},
+};
 
-/// The file, which is made with the first death.
+/// The file, which is made with the first of them.
 #[derive(Debug)]
 pub(super) struct Deaths {
     path: PathBuf,
@@ -42,7 +47,19 @@ impl Deaths {
 
     /// Adds deaths to the file. If it cannot be written, the ranks report unknown causes.
     pub(super) fn note(&mut self, dead: &[(Process, End)]) {
-        let bytes: Vec<u8> = dead.iter().filter_map(record).flatten().collect();
+        self.add(dead.iter().filter_map(record).flatten().collect());
+    }
+
+    /// Adds that a process has started a job, if one has.
+    pub(super) fn note_start(&mut self, space: &Space) {
+        let start = space.spawner.as_ref().and_then(|by| start(by, job_in(&space.name)?));
+        self.add(start.into_iter().flatten().collect());
+    }
+
+    fn add(&mut self, bytes: Vec<u8>) {
+        if bytes.is_empty() {
+            return;
+        }
         if self.file.is_none() {
             self.file = OpenOptions::new().create(true).append(true).open(&self.path).ok();
         }
@@ -51,7 +68,11 @@ impl Deaths {
 }
 
 fn job_of(process: &Process) -> Option<u32> {
-    process.space.rsplit('@').next()?.parse().ok()
+    job_in(&process.space)
+}
+
+fn job_in(space: &str) -> Option<u32> {
+    space.rsplit('@').next()?.parse().ok()
 }
 
 fn record((process, end): &(Process, End)) -> Option<[u8; 16]> {
@@ -61,8 +82,17 @@ fn record((process, end): &(Process, End)) -> Option<[u8; 16]> {
         End::Lost => (4, 0),
         End::Finished(_) | End::NotStarted => return None,
     };
-    let (job, rank) = (job_of(process)?, process.rank);
-    let how = u32::from_le_bytes([kind, value, 0, 0]);
+    told(process, [kind, value, 0, 0])
+}
+
+fn start(by: &Process, new: u32) -> Option<[u8; 16]> {
+    let [first, second, third, 0] = new.to_le_bytes() else { return None };
+    told(by, [5, first, second, third])
+}
+
+/// What is told of a process.
+fn told(process: &Process, how: [u8; 4]) -> Option<[u8; 16]> {
+    let (job, rank, how) = (job_of(process)?, process.rank, u32::from_le_bytes(how));
     let check = !(job ^ rank.rotate_left(8) ^ how.rotate_left(16));
     let words = [job, rank, how, check].map(u32::to_le_bytes);
     Some(std::array::from_fn(|at| words[at / 4][at % 4]))
@@ -82,5 +112,13 @@ mod tests {
         assert_eq!(of(End::Lost).expect("a death")[8..12], [4, 0, 0, 0]);
         assert_eq!(of(End::Exited(3)).expect("a death")[8..12], [1, 3, 0, 0]);
         assert_eq!(of(End::Finished(0)), None);
+    }
+
+    #[test]
+    fn a_start_names_who_has_asked_for_it_and_a_number_that_fits() {
+        let by = Process { space: "fampi-1@2".into(), rank: 7 };
+        let bytes = start(&by, 0x0003_0201).expect("a start");
+        assert_eq!(bytes[..12], [2, 0, 0, 0, 7, 0, 0, 0, 5, 1, 2, 3]);
+        assert_eq!(start(&by, 1 << 24), None);
     }
 }

@@ -451,6 +451,7 @@ impl Service {
         let (me, cores, place) = (self.me, self.cores, &self.place);
         let view = View { names: &names, me, cores, place };
         self.runtime.begin(space, view)?;
+        self.deaths.note_start(space);
         if space.spawner.is_none() {
             self.children.share(space.ranks_on(me).count());
         }
