@@ -52,8 +52,8 @@ pub(crate) enum Benchmark {
     #[command(mut_arg("ranks", |ranks| ranks.default_value("4")))]
     Minife(Spread),
     /// What blocks, and lists that survive, cost `HyperQuickSort`, against the plain program, a
-    /// sample sort and one process alone in the same run; `-- n=KEYS rounds=N local=comparison`
-    /// says how many keys, how often, and how each process sorts
+    /// sample sort and one process alone in the same run; `-- n=KEYS rounds=N local=comparison
+    /// ways=WAY,…` says how many keys, how often, how each process sorts, and what is measured
     #[command(mut_arg("ranks", |ranks| ranks.default_value("8")))]
     Sort(Tested),
     /// From a death to the board of the observer, to the last survivor that knows, and to the
