@@ -205,17 +205,16 @@ fn build_by_cargo(
     if let Some(package) = package.or((!needs_mpi).then_some("fampi")) {
         alone.extend(["--package", package]);
     }
-    if needs_mpi {
-        let part: &[&str] = match kind {
-            "cdylib" => &["--lib"],
-            "example" => &["--example", name],
-            "bench" => &["--bench", name],
-            _ => &["--bin", name],
-        };
-        cargo.args(selected(workspace, profile, &alone, part));
-    } else {
-        cargo.args(alone).arg("--no-default-features");
+    let part: &[&str] = match kind {
+        "cdylib" => &["--lib"],
+        "example" => &["--example", name],
+        "bench" => &["--bench", name],
+        _ => &["--bin", name],
+    };
+    if !needs_mpi {
+        alone.push("--no-default-features");
     }
+    cargo.args(selected(workspace, profile, &alone, part));
     cargo.arg("--message-format=json-render-diagnostics");
     if !watched {
         cargo.arg("--quiet");
