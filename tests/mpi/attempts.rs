@@ -83,11 +83,11 @@ pub(crate) fn kill_another() -> Option<Universe> {
     let (starter, _) = starter.split_once('@').expect("pid@node");
     File::create_new(folder.join("once")).ok()?;
     let universe = mpi::initialize();
-    let shell = |script: &str| Command::new("sh").args(["-c", script]).spawn().expect("a shell");
-    let stopped = shell(&format!("kill -STOP {starter}")).wait().expect("a shell");
-    assert!(stopped.success(), "whoever started this process lives");
     let victim = number_in(&folder, 3);
-    shell(&format!("sleep 0.3; kill -KILL {victim}; sleep 0.7; kill -CONT {starter}"));
+    let later = format!("sleep 0.3; kill -KILL {victim}; sleep 0.7; kill -CONT {starter}");
+    let script = format!("kill -STOP {starter} && {{ ({later}) > /dev/null 2>&1 & }}");
+    let stopped = Command::new("sh").args(["-c", &script]).status().expect("a shell");
+    assert!(stopped.success(), "whoever started this process lives");
     universe
 }
 

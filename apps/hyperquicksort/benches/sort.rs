@@ -2,12 +2,12 @@
 //! all programs in turns on the same ranks, so that all meet whatever else goes on.
 //!
 //! `cargo fampi bench sort -n 8 --csv FILE -- n=10000000 rounds=20` sorts so many keys in 20
-//! rounds. Rank 0 prints a row for each way: the median time of a rank, and the median over all rounds of
-//! its ratio to the plain sort's time in the same round, with an interval that has the true median
-//! with a probability of 95 %. Ways are `plain`, the same sort on bare MPI; `lineage`, `copies`
-//! and `files`, with blocks and lists that survive there; `sample`, the plain sample sort; `alone`,
-//! one process that sorts all keys while the others sleep; and `tests`, as `lineage`, with ranks
-//! that the observer tests, if there is one (`--tests`): in all other turns it stands still.
+//! rounds. Rank 0 prints a row for each way: the median time of a rank, and the median over all
+//! rounds of its ratio to the plain sort's time in the same round, with an interval that has the
+//! true median with a probability of 95 %. Ways are `plain`, the same sort on bare MPI; `lineage`,
+//! `copies` and `files`, with blocks and lists that survive there; `sample`, the plain sample sort;
+//! `alone`, one process that sorts all keys while the others sleep; and `tests`, as `lineage`, with
+//! ranks that the observer tests, if there is one (`--tests`): in all other turns it stands still.
 //! `local=comparison` has all of them sort by comparing keys, and `ways=lineage,tests` leaves out
 //! all but these and `plain`, so that more rounds take no longer.
 

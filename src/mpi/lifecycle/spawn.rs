@@ -124,15 +124,12 @@ impl MpiPlatform {
         let root = living.rank() == Rank::new(0);
         let (bridge, word) = if root {
             let began = Instant::now();
-            let bridge = start().and_then(|started| {
+            let met = start().and_then(|started| {
                 common.push(started);
-                let new = spawn_lookup::names_of_started(count);
-                let bridge = two_groups::merge(&started, Part::old(&new))?;
-                let all = Word { class: 0, names: spawn_lookup::with_names_of(&own, new) };
-                tell(&started, 0..count, &all).map(|()| (bridge, all))
+                meet(&started, &own, count)
             });
             entry::tell(&Entry::Called { work: Call::Spawn(count), began });
-            let (bridge, word) = match bridge {
+            let (bridge, word) = match met {
                 Ok((bridge, all)) => (Some(bridge), all),
                 Err(refusal) => (None, Word { class: refusal.class, ..Word::default() }),
             };
@@ -262,6 +259,14 @@ struct Linked {
     bridge: Option<Comm>,
     /// All of them ([`Word::names`]).
     names: Vec<u64>,
+}
+
+/// What joins the root to the processes that it has started, and the word that they have heard.
+fn meet(started: &Comm, own: &Comm, count: u32) -> Checked<(Comm, Word)> {
+    let new = spawn_lookup::names_of_started(count);
+    let bridge = two_groups::merge(started, Part::old(&new))?;
+    let all = Word { class: 0, names: spawn_lookup::with_names_of(own, new) };
+    tell(started, 0..count, &all).map(|()| (bridge, all))
 }
 
 /// A duplicate that can be linked to another group.

@@ -1,6 +1,6 @@
 //! How processes have died, for the ranks of this node: a file to which the daemon adds what it is
 //! about to tell them. It is in the daemon's folder, and goes with it. Which jobs processes have
-//! started stands there, too, for MPIs that do not name the new processes: before any of those runs.
+//! started stands there, too, before any of the new ones runs: an MPI may not name them.
 //!
 //! ```text
 //! death = job u32 · rank u32 · kind u8 · value u8 · 0 0 · check u32
