@@ -47,23 +47,23 @@ impl Deaths {
 
     /// Adds deaths to the file. If it cannot be written, the ranks report unknown causes.
     pub(super) fn note(&mut self, dead: &[(Process, End)]) {
-        self.add(dead.iter().filter_map(record).flatten().collect());
+        self.add(&dead.iter().filter_map(record).flatten().collect::<Vec<u8>>());
     }
 
     /// Adds that a process has started a job, if one has.
     pub(super) fn note_start(&mut self, space: &Space) {
         let start = space.spawner.as_ref().and_then(|by| start(by, job_in(&space.name)?));
-        self.add(start.into_iter().flatten().collect());
+        self.add(start.as_ref().map_or(&[], |bytes| &bytes[..]));
     }
 
-    fn add(&mut self, bytes: Vec<u8>) {
+    fn add(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
         if self.file.is_none() {
             self.file = OpenOptions::new().create(true).append(true).open(&self.path).ok();
         }
-        let _ = self.file.as_mut().map(|file| file.write_all(&bytes));
+        let _ = self.file.as_mut().map(|file| file.write_all(bytes));
     }
 }
 
