@@ -13,8 +13,8 @@ use mpi::ffi;
 pub(in crate::mpi) enum Partners {
     /// That of a process of this communicator.
     Of(ffi::MPI_Comm),
-    /// That of one of these, by the names of the dead; of any process, from the call on, where
-    /// nobody is named: it is not known who takes part.
+    /// That of one of these, who are called as in the list of the dead; where nobody is named, that
+    /// of any process, from the call on: it is not known who takes part.
     Named(Vec<u64>),
     /// That of a process which this call starts.
     New,

@@ -34,8 +34,8 @@ const PAUSE: Duration = Duration::from_micros(50);
 pub(super) struct Word {
     /// The class of the error for which nobody makes it; 0 when all is well.
     pub(super) class: i32,
-    /// Who makes it, by the names of the dead ([`Partners::Named`]); nobody is named where they are
-    /// not known.
+    /// Who makes it, called as in the list of the dead ([`Partners::Named`]); nobody is named where
+    /// that is not known.
     ///
     /// [`Partners::Named`]: crate::mpi::calls::partners::Partners::Named
     pub(super) names: Vec<u64>,
