@@ -13,8 +13,8 @@ use mpi::ffi;
 pub(in crate::mpi) enum Partners {
     /// That of a process of this communicator.
     Of(ffi::MPI_Comm),
-    /// That of one of these, who are called as in the list of the dead; where nobody is named, that
-    /// of any process, from the call on: it is not known who takes part.
+    /// The death of a process in this list, which has the names of MPI's list of the dead. An empty
+    /// list stands for all processes: then each death counts that is heard of during the call.
     Named(Vec<u64>),
     /// That of a process which this call starts.
     New,

@@ -10,7 +10,7 @@ use crate::mpi::{
 pub(super) struct Part<'a> {
     /// Its group comes after the other one.
     pub(super) behind: bool,
-    /// All who take part ([`Partners::Named`]).
+    /// The names of all processes of both groups ([`Partners::Named`]), or none.
     pub(super) names: &'a [u64],
 }
 

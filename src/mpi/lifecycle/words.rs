@@ -24,18 +24,20 @@ const TAG: u32 = 3;
 const NUMBER: usize = size_of::<i32>();
 const FRONT: usize = 2 * NUMBER;
 const NAME: usize = size_of::<u64>();
+/// Names that go in one message: it is so short that MPI takes it over at once, also when the one
+/// that it is for has died. A send that waits for that one would never end.
+const AT_ONCE: usize = 64;
 /// Busy tests before a waiting process leaves its core to those that start.
 const BUSY_TESTS: u32 = 200;
 /// Between two tests then.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// What is said before a call that all make together.
+/// What the root tells the others before all of them make a call together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Word {
-    /// The class of the error for which nobody makes it; 0 when all is well.
+    /// The class of the root's error, after which no process makes the call; 0 when all is well.
     pub(super) class: i32,
-    /// Who makes it, called as in the list of the dead ([`Partners::Named`]); nobody is named where
-    /// that is not known.
+    /// The processes that make the call ([`Partners::Named`]); empty where they have no names.
     ///
     /// [`Partners::Named`]: crate::mpi::calls::partners::Partners::Named
     pub(super) names: Vec<u64>,
@@ -46,10 +48,24 @@ impl Word {
         Self { class: PROC_FAILED, names: Vec::new() }
     }
 
-    /// What begins the word, and the rest of it, which may be nothing.
-    fn encode(&self) -> [Vec<u8>; 2] {
+    /// The messages that carry it, in their order.
+    fn encode(&self) -> Vec<Vec<u8>> {
         let front = [self.class, self.names.len() as i32].map(i32::to_le_bytes).concat();
-        [front, self.names.iter().flat_map(|name| name.to_le_bytes()).collect()]
+        let bytes = |names: &[u64]| names.iter().flat_map(|name| name.to_le_bytes()).collect();
+        [front].into_iter().chain(self.names.chunks(AT_ONCE).map(bytes)).collect()
+    }
+
+    /// Reads what [`encode`](Self::encode) has written from messages of so many bytes each.
+    fn decode(mut receive: impl FnMut(usize) -> Checked<Vec<u8>>) -> Checked<Self> {
+        let front = receive(FRONT)?;
+        let number = |at: usize| i32::from_le_bytes([0, 1, 2, 3].map(|byte| front[at + byte]));
+        let (class, count) = (number(0), number(NUMBER).max(0) as usize);
+        let mut names = Vec::with_capacity(count);
+        while names.len() < count {
+            let bytes = receive(AT_ONCE.min(count - names.len()) * NAME)?;
+            names.extend(bytes.as_chunks::<NAME>().0.iter().copied().map(u64::from_le_bytes));
+        }
+        Ok(Self { class, names })
     }
 }
 
@@ -57,7 +73,7 @@ impl Word {
 pub(super) fn tell(comm: &Comm, others: Range<u32>, word: &Word) -> Checked<()> {
     let parts = word.encode();
     for other in others.map(Rank::new) {
-        for part in parts.iter().filter(|part| !part.is_empty()) {
+        for part in &parts {
             let mut wire = Wire::new(part.len());
             wire.write(part);
             let (exposure, inside) = (wire.exposure(part.len()), inside::ordinary());
@@ -95,20 +111,7 @@ fn below(rank: u32, size: u32) -> impl Iterator<Item = u32> {
 
 /// The word of a process, or its death.
 pub(super) fn hear(comm: &Comm, from: u32) -> Checked<Word> {
-    let numbers = |bytes: &[u8]| {
-        let number = |at: usize| i32::from_le_bytes([0, 1, 2, 3].map(|byte| bytes[at + byte]));
-        (number(0), number(NUMBER) as usize)
-    };
-    let (class, count) = receive(comm, from, FRONT)?.read(FRONT, numbers);
-    let mut names = Vec::new();
-    if count > 0 {
-        let read = |bytes: &[u8]| {
-            let names = bytes.as_chunks::<NAME>().0.iter();
-            names.copied().map(u64::from_le_bytes).collect()
-        };
-        names = receive(comm, from, count * NAME)?.read(count * NAME, read);
-    }
-    Ok(Word { class, names })
+    Word::decode(|bytes| Ok(receive(comm, from, bytes)?.read(bytes, <[u8]>::to_vec)))
 }
 
 /// So many bytes of a process, or its death.
@@ -163,7 +166,24 @@ fn wait(mut request: Request) -> Checked<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{below, parent_of};
+    use super::{AT_ONCE, Word, below, parent_of};
+
+    #[test]
+    fn a_word_is_heard_as_it_was_told_in_short_messages_however_many_are_named() {
+        for count in [0, 1, AT_ONCE, AT_ONCE + 1, 5 * AT_ONCE] {
+            let word = Word { class: -7, names: (0..count as u64).map(|it| it << 33).collect() };
+            let mut messages = word.encode().into_iter();
+            let heard = Word::decode(|bytes| {
+                let message = messages.next().expect("told");
+                assert_eq!(message.len(), bytes);
+                assert!(bytes <= 512);
+                Ok(message)
+            });
+            let heard = heard.expect("whole");
+            assert_eq!((heard.class, &heard.names), (-7, &word.names));
+            assert_eq!(messages.next(), None);
+        }
+    }
 
     #[test]
     fn each_process_is_told_once_and_by_the_one_that_it_listens_to() {

@@ -282,8 +282,8 @@ pub(super) fn has_some_of_jobs_started_after(before: usize) -> bool {
     })
 }
 
-/// The names of so many ranks of the job that this process has started last; nobody's where the
-/// launcher does not tell.
+/// Returns the names of the `count` ranks of the job that this process has started last: the
+/// launcher writes a start down before it answers. Empty under another launcher than ours.
 pub(in crate::mpi) fn names_of_started(count: u32) -> Vec<u64> {
     LIST.with_borrow_mut(|list| {
         list.hear();
@@ -292,8 +292,8 @@ pub(in crate::mpi) fn names_of_started(count: u32) -> Vec<u64> {
     })
 }
 
-/// The names of the process that has started this job, and of the job's so many ranks; nobody's
-/// where the launcher does not tell.
+/// Returns the names of the `count` ranks of this process's job, and of the process that has
+/// started the job. Empty under another launcher than ours.
 pub(in crate::mpi) fn names_of_starter_and(count: u32) -> Vec<u64> {
     LIST.with_borrow_mut(|list| {
         list.hear();

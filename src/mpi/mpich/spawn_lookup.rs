@@ -29,7 +29,7 @@ use crate::mpi::{
 pub(in crate::mpi) const COLLECTIVES: &str = "fampi";
 pub(in crate::mpi) const WITHOUT_DIVISION: &[u8] = b"";
 
-/// These new processes, and all of a communicator; nobody when not all are known.
+/// Returns `new` and the names of all processes of a communicator; empty when one has no name.
 pub(in crate::mpi) fn with_names_of(comm: &Comm, new: Vec<u64>) -> Vec<u64> {
     let old = left_calls::names_of(comm.raw());
     let is_known = !new.is_empty() && old.len() == comm.size() as usize;

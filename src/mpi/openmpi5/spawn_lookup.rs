@@ -48,17 +48,17 @@ const EXCHANGES: [(&str, u32); 2] = [("nextcid", 8), ("activate", 2)];
 /// All ranks of a job, without their number: MPI refuses it.
 const NOBODY: &CStr = c"gone.*";
 
-/// Nobody is named: this MPI ends by itself a call that waits for the dead.
+/// Returns no names: Open MPI itself ends a call that waits for the dead.
 pub(in crate::mpi) fn names_of_started(_: u32) -> Vec<u64> {
     Vec::new()
 }
 
-/// Nobody, as above.
+/// Returns no names, as above.
 pub(in crate::mpi) fn names_of_starter_and(_: u32) -> Vec<u64> {
     Vec::new()
 }
 
-/// Nobody, as above.
+/// Returns no names, as above.
 pub(in crate::mpi) fn with_names_of(_: &Comm, _: Vec<u64>) -> Vec<u64> {
     Vec::new()
 }
