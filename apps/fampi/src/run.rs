@@ -109,7 +109,7 @@ pub(crate) struct Options {
     /// Put the ranks on so many nodes, one node after the other, or by --launcher mpirun in turns:
     /// name spaces of this machine, each with a network of its own, which take root
     #[arg(long, value_name = "N", allow_negative_numbers = true,
-          value_parser = whole(1_u32..=64, "a number of nodes from 1 to 64"))]
+          value_parser = whole(1_u32..=250, "a number of nodes from 1 to 250"))]
     nodes: Option<u32>,
     /// Hand a flag to the launcher itself, as in --launcher-flag=--hostfile
     #[arg(long = "launcher-flag", value_name = "FLAG", allow_hyphen_values = true)]

@@ -181,7 +181,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("run -n 2 --partition some -- true", "majority, any"),
     ("run -n 2 --launcher mpirun --partition any -- true", "mpirun ends the job"),
     ("run -n 2 --launcher mpirun --hosts a:1 -- true", "are for our own launcher: add --launcher"),
-    ("run -n 2 --nodes 0 -- true", "a number of nodes from 1 to 64"),
+    ("run -n 2 --nodes 0 -- true", "a number of nodes from 1 to 250"),
     ("run -n 2 --mpi mpich --launcher mpirun -- true", "ends the job when a rank dies: leave"),
     ("run -n 2 --launcher srun -- true", "possible values: mpirun, node"),
     ("figure nonsense", "there is no command `nonsense`: `cargo fampi figure --help` lists them"),

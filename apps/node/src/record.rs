@@ -286,6 +286,7 @@ mod tests {
             launched: 0,
             partition: Partition::Majority,
             space,
+            mesh: 1,
             beat_milliseconds: 100,
             limit_milliseconds: None,
             reach: Vec::new(),

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use fampi_detector::protocol::{Host, envelope::Secret};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::channel::{Channel, Nonce};
@@ -29,6 +31,8 @@ pub(crate) struct Link {
     sent: usize,
     /// The other end is gone, or no process of the job.
     is_closed: bool,
+    /// The system of the other end said that nobody is there.
+    is_refused: bool,
     /// The thread that waits for the connection has been told that there is something to send.
     is_waited: bool,
 }
@@ -59,6 +63,28 @@ impl Link {
         Ok(link)
     }
 
+    /// Calls another process of the job without waiting until its machine accepts.
+    pub(crate) fn dial(
+        at: SocketAddr,
+        me: Host,
+        peer: Host,
+        secret: &Secret,
+        most: usize,
+    ) -> Result<Self> {
+        let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(family, SocketType::STREAM, flags, None).context("no socket")?;
+        let mut hello = Vec::new();
+        let channel = Channel::call(me, peer, secret.clone(), nonce()?, most, &mut hello);
+        let mut link = Self::of(socket.into(), channel)?;
+        link.unsent = hello;
+        match connect(&link.stream, &at) {
+            Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
+            Err(error) => (link.is_closed, link.is_refused) = (true, error == Errno::CONNREFUSED),
+        }
+        Ok(link)
+    }
+
     /// A process has called.
     pub(crate) fn accept(
         stream: TcpStream,
@@ -73,7 +99,15 @@ impl Link {
         stream.set_nonblocking(true).context("a connection that waits")?;
         stream.set_nodelay(true).context("a connection that delays")?;
         let unsent = Vec::new();
-        Ok(Self { stream, channel, unsent, sent: 0, is_closed: false, is_waited: false })
+        Ok(Self {
+            stream,
+            channel,
+            unsent,
+            sent: 0,
+            is_closed: false,
+            is_refused: false,
+            is_waited: false,
+        })
     }
 
     /// Who is at the other end, once it has proved that.
@@ -99,6 +133,11 @@ impl Link {
     /// True when the other end is gone.
     pub(crate) const fn is_closed(&self) -> bool {
         self.is_closed
+    }
+
+    /// True when nobody was there to be called.
+    pub(crate) const fn is_refused(&self) -> bool {
+        self.is_refused
     }
 
     /// Bytes that wait to be sent.
@@ -131,6 +170,9 @@ impl Link {
                 Ok(written) => self.sent += written,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                    (self.is_closed, self.is_refused) = (true, true);
+                }
                 // What has come before is read first: its end will be seen there.
                 Err(_) => {
                     self.unsent.clear();
@@ -162,7 +204,10 @@ impl Link {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => self.is_closed = true,
+                Err(error) => {
+                    self.is_closed = true;
+                    self.is_refused |= error.kind() == ErrorKind::ConnectionRefused;
+                }
             }
         }
         self.flush();

@@ -193,7 +193,7 @@ impl Console {
         let (name, others) = (job.to_owned(), Vec::new());
         let space = Space { name, places, spawner: None, port: None, program, others };
         let environment = settings::environment(&options.mpi, options.language);
-        let beat_milliseconds = settings::beat_milliseconds()?;
+        let (beat_milliseconds, mesh) = (settings::beat_milliseconds()?, settings::mesh()?);
         let limit_milliseconds = options.limit.map(|seconds| (seconds * 1e3).ceil() as u64);
         let reach = options.reach.split_whitespace().map(str::to_owned).collect();
         let agent = if let By::Agent(agent) = &self.by { agent.clone() } else { Vec::new() };
@@ -202,6 +202,7 @@ impl Console {
             partition: options.partition,
             nodes,
             space,
+            mesh,
             beat_milliseconds,
             limit_milliseconds,
             reach,

@@ -1,16 +1,21 @@
 //! What all processes of a job find in their environment.
 
 use std::env;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result};
 
 use crate::daemon::Language;
+use crate::protocol::graph::MESH;
 
 /// Variables of another launch, which are not handed on.
 const FOREIGN: [&str; 5] = ["PMI_", "PMIX_", "PRTE_", "OMPI_COMM_WORLD_", "OMPI_PARENT_"];
 /// The period of the signs of life between nodes.
 const PERIOD: &str = "FAMPI_HEARTBEAT_MILLISECONDS";
+
+/// Up to how many nodes all daemons are linked with each other.
+const LARGEST_MESH: &str = "FAMPI_MESH_NODES";
 
 /// That of the console, and what an MPI at this prefix needs.
 pub(super) fn environment(mpi: &Path, language: Language) -> Vec<(String, String)> {
@@ -37,9 +42,18 @@ pub(super) fn environment(mpi: &Path, language: Language) -> Vec<(String, String
 
 /// The milliseconds between signs of life, as the user wants it.
 pub(super) fn beat_milliseconds() -> Result<u32> {
-    let Ok(text) = env::var(PERIOD) else { return Ok(100) };
-    match text.parse() {
-        Ok(period @ 1..=60_000) => Ok(period),
-        _ => bail!("{PERIOD} should be a number from 1 to 60000, and is {text}"),
-    }
+    number(PERIOD, 100, 1..=60_000)
+}
+
+/// Up to how many nodes all daemons are linked with each other, as the user wants it.
+pub(super) fn mesh() -> Result<u32> {
+    number(LARGEST_MESH, MESH, 1..=1024)
+}
+
+fn number(name: &str, usual: u32, allowed: RangeInclusive<u32>) -> Result<u32> {
+    let Ok(text) = env::var(name) else { return Ok(usual) };
+    let number = text.parse().ok().filter(|number| allowed.contains(number));
+    let (least, most) = allowed.into_inner();
+    number
+        .with_context(|| format!("{name} should be a number from {least} to {most}, and is {text}"))
 }

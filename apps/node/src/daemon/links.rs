@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -12,13 +12,14 @@ use crate::poll::Poll;
 use crate::protocol::channel::{CONSOLE, GUEST};
 use crate::protocol::message::{MAX_BYTES, Message};
 use crate::protocol::orders::Place;
-use crate::protocol::patience::{Greatest, MOST_LATE, Patience};
+use crate::protocol::patience::{self, Greatest, MOST_LATE, Patience};
 use crate::wire::Link;
 
 /// Numbers of what is waited for.
 pub(super) const LISTENER: u64 = 2;
 const LINKS: u64 = 1 << 10;
 const CALLERS: u64 = 1 << 33;
+const ASKED: u64 = 1 << 36;
 /// A connection that proves nothing for so long ends.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Silence that is always borne: a daemon may wait so long for a disk or a processor at the first
@@ -47,18 +48,41 @@ pub(super) enum Silence {
 pub(super) enum Called {
     /// A node that had no link yet.
     Node(Node),
+    /// A node before this one, which wants to be called: it is always the later one that calls.
+    Before(Node),
     /// A console.
     Console(Box<Link>),
     /// Who brings a node.
     Guest(Box<Link>),
 }
 
+/// What has come from a node.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    /// Its link was made while this node serves, and it has proved who it is.
+    pub(super) is_linked: bool,
+    /// What it has sent.
+    pub(super) messages: Vec<Message>,
+    /// After that its link has ended.
+    pub(super) is_closed: bool,
+}
+
 #[derive(Debug)]
 struct Neighbour {
     link: Link,
+    /// It was not there when this node began to serve, and has not proved itself yet.
+    is_new: bool,
     heard: Instant,
     is_quiet: bool,
     patience: Patience,
+}
+
+/// A node that is asked to call this one.
+#[derive(Debug)]
+struct Asked {
+    link: Link,
+    since: Instant,
+    is_quiet: bool,
 }
 
 /// The links of a daemon.
@@ -72,6 +96,11 @@ pub(super) struct Links {
     expected: BTreeMap<Node, (Instant, Vec<Message>)>,
     /// Nodes that are not expected may call, too: this one does not serve yet.
     is_meeting: bool,
+    /// Not all nodes are linked with each other, and links are made later, too.
+    is_graph: bool,
+    addresses: Vec<SocketAddr>,
+    /// Nodes after this one, which are asked to call.
+    asked: BTreeMap<Node, Asked>,
     /// Those that have called, and proved nothing yet.
     callers: BTreeMap<u64, (Link, Instant)>,
     called: u64,
@@ -105,6 +134,9 @@ impl Links {
             neighbours: BTreeMap::new(),
             expected: BTreeMap::new(),
             is_meeting: true,
+            is_graph: false,
+            addresses: Vec::new(),
+            asked: BTreeMap::new(),
             callers: BTreeMap::new(),
             called: 0,
             parted: Vec::new(),
@@ -155,7 +187,10 @@ impl Links {
         nodes: &[Place],
         these: &BTreeSet<Node>,
         period: Duration,
+        is_graph: bool,
     ) -> Result<()> {
+        self.is_graph = is_graph;
+        self.addresses = nodes.iter().map(|place| place.address).collect();
         self.timing = Timing::of_jobs_with(period);
         let me = self.me.node;
         for node in these.iter().copied().filter(|node| *node < me) {
@@ -169,10 +204,42 @@ impl Links {
         Ok(())
     }
 
+    /// Calls one more node, or asks it to call if it comes after this one, and waits for no answer.
+    pub(super) fn dial(&mut self, poll: &Poll, node: Node) -> Result<()> {
+        if self.neighbours.contains_key(&node) {
+            return Ok(());
+        }
+        let link = self.try_dial(node)?;
+        if node < self.me.node {
+            return self.join(poll, node, link);
+        }
+        poll.add(&link, ASKED + u64::from(node.0))?;
+        self.asked.insert(node, Asked { link, since: Instant::now(), is_quiet: false });
+        Ok(())
+    }
+
+    fn try_dial(&self, node: Node) -> Result<Link> {
+        let address = self.addresses.get(node.0 as usize).context("a node that has no place")?;
+        Link::dial(*address, self.me, host(node.0), &self.secret, MAX_BYTES)
+    }
+
+    /// What has become of a node that is asked to call, if this is its number: the node, if nobody
+    /// is there.
+    pub(super) fn hear_asked(&mut self, number: u64) -> Option<Node> {
+        let node = Node(u32::try_from(number.checked_sub(ASKED)?).ok()?);
+        let asked = self.asked.get_mut(&node)?;
+        asked.link.read();
+        asked.link.is_refused().then_some(node)
+    }
+
     fn join(&mut self, poll: &Poll, node: Node, link: Link) -> Result<()> {
         poll.add(&link, LINKS + u64::from(node.0))?;
         let (heard, patience) = (Instant::now(), Patience::default());
-        let mut neighbour = Neighbour { link, heard, is_quiet: false, patience };
+        let is_new = !self.is_meeting;
+        let mut neighbour = Neighbour { link, is_new, heard, is_quiet: false, patience };
+        if let Some(asked) = self.asked.remove(&node) {
+            poll.remove(&asked.link);
+        }
         for message in self.expected.remove(&node).map(|it| it.1).into_iter().flatten() {
             neighbour.link.send(&message);
         }
@@ -238,10 +305,14 @@ impl Links {
             let is_console = peer == CONSOLE;
             return Ok(Some(if is_console { Called::Console(link) } else { Called::Guest(link) }));
         }
+        let may_call = self.is_meeting || self.is_graph;
+        let is_new = !self.neighbours.contains_key(&peer.node);
+        if self.is_graph && is_new && peer.node < self.me.node {
+            poll.remove(&link);
+            return Ok(Some(Called::Before(peer.node)));
+        }
         let is_expected = self.expected.contains_key(&peer.node)
-            || self.is_meeting
-                && peer.node > self.me.node
-                && !self.neighbours.contains_key(&peer.node);
+            || may_call && peer.node > self.me.node && is_new;
         if !is_expected {
             self.refused += 1;
             return Ok(None);
@@ -251,10 +322,19 @@ impl Links {
         Ok(Some(Called::Node(peer.node)))
     }
 
+    /// The nodes that have proved who they are.
+    pub(super) fn proved(&self) -> impl Iterator<Item = Node> {
+        let proved = self.neighbours.iter().filter(|(_, it)| it.link.peer().is_some());
+        proved.map(|(node, _)| *node)
+    }
+
     /// What a node has sent, and whether its link has ended after that.
-    pub(super) fn receive(&mut self, node: Node) -> (Vec<Message>, bool) {
-        let Some(neighbour) = self.neighbours.get_mut(&node) else { return (Vec::new(), false) };
+    pub(super) fn receive(&mut self, node: Node) -> Received {
+        let Some(neighbour) = self.neighbours.get_mut(&node) else { return Received::default() };
         neighbour.link.read();
+        let is_proved = neighbour.link.peer().is_some();
+        let is_linked = neighbour.is_new && is_proved;
+        neighbour.is_new &= !is_proved;
         let mut messages = Vec::new();
         while let Some(message) = neighbour.link.take() {
             if let Message::Beat(beat) = message {
@@ -265,7 +345,9 @@ impl Links {
         if !messages.is_empty() {
             neighbour.heard = Instant::now();
         }
-        (messages, neighbour.link.is_closed())
+        // One that was called and has not let this node in is called again.
+        let is_known = !self.is_graph || is_proved || neighbour.link.is_refused();
+        Received { is_linked, messages, is_closed: neighbour.link.is_closed() && is_known }
     }
 
     /// Sends a message, as far as there is a link, or one is expected.
@@ -280,6 +362,9 @@ impl Links {
     /// A node is lost: it is not heard any more.
     pub(super) fn part(&mut self, poll: &Poll, node: Node) {
         self.expected.remove(&node);
+        if let Some(asked) = self.asked.remove(&node) {
+            poll.remove(&asked.link);
+        }
         if let Some(mut neighbour) = self.neighbours.remove(&node) {
             poll.remove(&neighbour.link);
             neighbour.link.flush();
@@ -308,6 +393,22 @@ impl Links {
         let is_absent = |since: Instant| now.duration_since(since) > JOINING;
         let absent = self.expected.iter().filter(|(_, (since, _))| is_absent(*since));
         let mut changes: Vec<_> = absent.map(|(node, _)| (*node, Silence::Absent)).collect();
+        if beats {
+            self.dial_again(poll)?;
+        }
+        // All take the greatest lateness of any of them: who stops hears the latest one last.
+        let greatest = self.neighbours.values().map(|it| it.patience.greatest()).max();
+        let greatest = if self.is_graph { MOST_LATE } else { greatest.unwrap_or_default() };
+        let lost_after = patience::lost_after(shortest, greatest);
+        for (node, asked) in &mut self.asked {
+            let silent = now.duration_since(asked.since);
+            if silent > lost_after {
+                changes.push((*node, Silence::Silent));
+            } else if silent > patience::quiet_after(shortest, MOST_LATE) && !asked.is_quiet {
+                asked.is_quiet = true;
+                changes.push((*node, Silence::Quiet));
+            }
+        }
         for (node, neighbour) in &mut self.neighbours {
             if beats && neighbour.link.peer().is_some() {
                 let beat = neighbour.patience.beat(late, at);
@@ -322,8 +423,9 @@ impl Links {
                 neighbour.heard = now;
             }
             let silent = now.duration_since(neighbour.heard);
-            let is_quiet = silent > neighbour.patience.quiet_after(shortest);
-            if silent > neighbour.patience.lost_after(shortest) {
+            let late = if self.is_graph { MOST_LATE } else { neighbour.patience.last() };
+            let is_quiet = silent > patience::quiet_after(shortest, late);
+            if silent > lost_after {
                 changes.push((*node, Silence::Silent));
             } else if is_quiet != neighbour.is_quiet {
                 let silence = if is_quiet { Silence::Quiet } else { Silence::Broken };
@@ -335,6 +437,31 @@ impl Links {
             link.flush();
         }
         Ok(changes)
+    }
+
+    /// Calls, or asks to call, those again that have not let this node in.
+    fn dial_again(&mut self, poll: &Poll) -> Result<()> {
+        let failed = |link: &Link| link.is_closed() && link.peer().is_none() && !link.is_refused();
+        let neighbours = self.neighbours.iter().filter(|(_, it)| it.is_new && failed(&it.link));
+        for node in neighbours.map(|(node, _)| *node).collect::<Vec<Node>>() {
+            let link = self.try_dial(node)?;
+            poll.add(&link, LINKS + u64::from(node.0))?;
+            if let Some(neighbour) = self.neighbours.get_mut(&node) {
+                poll.remove(&neighbour.link);
+                neighbour.link = link;
+            }
+        }
+        let asked =
+            self.asked.iter().filter(|(_, it)| it.link.is_closed() && !it.link.is_refused());
+        for node in asked.map(|(node, _)| *node).collect::<Vec<Node>>() {
+            let link = self.try_dial(node)?;
+            poll.add(&link, ASKED + u64::from(node.0))?;
+            if let Some(asked) = self.asked.get_mut(&node) {
+                poll.remove(&asked.link);
+                asked.link = link;
+            }
+        }
+        Ok(())
     }
 
     /// When [`handle_time`](Self::handle_time) has something to do.

@@ -15,7 +15,7 @@ use super::deaths::Deaths;
 use super::guests::{Guests, wait_for_invitation};
 use super::input::Input;
 use super::job::View;
-use super::links::{Called, LISTENER, Links, Silence, host};
+use super::links::{Called, LISTENER, Links, Received, Silence, host};
 use super::pmi::Pmi;
 use super::pmix::Pmix;
 use super::runtime::Runtime;
@@ -70,6 +70,8 @@ pub(super) struct Service {
     cores: u32,
     place: place::Place,
     deaths: Deaths,
+    /// When the machine is told again that time has passed.
+    moment: Instant,
     /// When the job is ended, and after how long that is.
     limit: Option<(Instant, Duration)>,
     /// All daemons know that the job is over: its status, and what is to be said.
@@ -126,6 +128,7 @@ impl Service {
             cores: options.cores.unwrap_or(cores),
             deaths: Deaths::new(&place),
             place,
+            moment: Instant::now(),
             limit: None,
             concluded: None,
             is_over: false,
@@ -169,6 +172,7 @@ impl Service {
                 number if self.links.is_caller(number) => {
                     match self.links.hear_caller(&self.poll, number)? {
                         Some(Called::Node(node)) => self.hear(node, &mut out)?,
+                        Some(Called::Before(node)) => self.call_back(node)?,
                         Some(Called::Console(link)) => self.meet(*link, &mut out)?,
                         Some(Called::Guest(link)) => {
                             let number = self.guests.admit(&self.poll, *link)?;
@@ -180,6 +184,12 @@ impl Service {
                 number => {
                     if let Some(node) = Links::node_of(number) {
                         self.hear(node, &mut out)?;
+                    }
+                    // Of a node that is asked to call.
+                    if let Some(node) = self.links.hear_asked(number)
+                        && let Stage::Serving(_, daemon) = &mut self.stage
+                    {
+                        daemon.handle_closed(node, &mut out);
                     }
                 }
             }
@@ -276,9 +286,9 @@ impl Service {
     /// Meets the other nodes of a job, but for those that are lost.
     fn call_others(&mut self, plan: Box<Plan>, lost: &[u32]) -> Result<()> {
         let nodes = (0..plan.nodes.len() as u32).filter(|node| !lost.contains(node)).map(Node);
-        let others: BTreeSet<Node> = nodes.filter(|node| *node != self.me).collect();
+        let others = plan.neighbours(self.me, nodes.collect());
         let period = Duration::from_millis(plan.beat_milliseconds.into());
-        self.links.call(&self.poll, &plan.nodes, &others, period)?;
+        self.links.call(&self.poll, &plan.nodes, &others, period, !plan.is_mesh())?;
         self.stage = Stage::Meeting(plan, others);
         Ok(())
     }
@@ -298,7 +308,7 @@ impl Service {
 
     fn go(&mut self, out: &mut Effects) {
         match std::mem::replace(&mut self.stage, Stage::Waiting) {
-            Stage::Meeting(plan, _) => {
+            Stage::Meeting(plan, others) => {
                 self.links.begin();
                 let lost = self.joined.as_deref().unwrap_or_default();
                 self.console.begin(self.me.0, &plan, lost, self.links.secret());
@@ -313,8 +323,14 @@ impl Service {
                     machine = machine.that_joins();
                     self.console.release(&self.poll);
                 }
+                if !plan.is_mesh() {
+                    machine = machine.in_graph();
+                }
                 let mut daemon = Box::new(machine);
                 daemon.handle_launch(plan.space.clone(), out);
+                for node in self.links.proved().filter(|node| !others.contains(node)) {
+                    daemon.handle_linked(node, out);
+                }
                 for (node, message) in self.early.drain(..) {
                     daemon.handle_message(node, message, out);
                 }
@@ -326,7 +342,7 @@ impl Service {
 
     /// Takes what another daemon has sent.
     fn hear(&mut self, node: Node, out: &mut Effects) -> Result<()> {
-        let (messages, is_closed) = self.links.receive(node);
+        let Received { is_linked, messages, is_closed } = self.links.receive(node);
         let Stage::Serving(_, daemon) = &mut self.stage else {
             let awaits = match &self.stage {
                 Stage::Meeting(_, others) => others.contains(&node),
@@ -339,6 +355,13 @@ impl Service {
             self.look_around(out);
             return Ok(());
         };
+        if is_linked && daemon.members().is_lost(node) {
+            self.links.part(&self.poll, node);
+            return Ok(());
+        }
+        if is_linked {
+            daemon.handle_linked(node, out);
+        }
         for message in messages {
             daemon.handle_message(node, message, out);
         }
@@ -346,6 +369,17 @@ impl Service {
             daemon.handle_closed(node, out);
         }
         Ok(())
+    }
+
+    /// A node wants to be called by this one.
+    fn call_back(&mut self, node: Node) -> Result<()> {
+        match &self.stage {
+            Stage::Serving(_, daemon) if !daemon.members().is_lost(node) => {
+                self.links.dial(&self.poll, node)
+            }
+            // It asks again.
+            _ => Ok(()),
+        }
     }
 
     fn take_time(&mut self, out: &mut Effects) -> Result<()> {
@@ -359,6 +393,12 @@ impl Service {
                 Silence::Silent => daemon.handle_silence(node, out),
                 Silence::Absent => daemon.handle_closed(node, out),
             }
+        }
+        if now >= self.moment
+            && let Stage::Serving(_, daemon) = &mut self.stage
+        {
+            self.moment = now + TURN;
+            daemon.handle_moment(out);
         }
         if let Some((_, limit)) = self.limit.take_if(|(ends, _)| *ends <= now)
             && self.concluded.is_none()
@@ -390,6 +430,7 @@ impl Service {
             let mut more = Effects::new();
             match effect {
                 Effect::Send(node, message) => self.links.send(node, message),
+                Effect::Call(node) => self.links.dial(&self.poll, node)?,
                 Effect::Answer(ticket, answer) => self.runtime.pay(ticket, answer),
                 Effect::Start(space) => self.begin(&space, &mut more)?,
                 Effect::Ask(process, number) => {

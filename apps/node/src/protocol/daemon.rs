@@ -5,6 +5,7 @@ mod joins;
 mod news;
 mod publications;
 mod questions;
+mod routes;
 mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,6 +56,8 @@ pub struct Daemon {
     directory: Directory,
     pending: BTreeMap<u64, news::Pending>,
     log: news::Log,
+    /// If not all nodes are linked with each other.
+    routes: Option<routes::Routes>,
     joins: joins::Joins,
     asked: BTreeMap<u64, Asked>,
     /// What processes have to say, as far as all were told.
@@ -97,6 +100,7 @@ impl Daemon {
             directory: Directory::default(),
             pending: BTreeMap::new(),
             log: news::Log::default(),
+            routes: None,
             joins: joins::Joins::default(),
             asked: BTreeMap::new(),
             said_by: BTreeMap::new(),
@@ -241,8 +245,9 @@ impl Daemon {
         let places = self.spaces.expand(&key.who);
         let nodes = places.filter_map(|(known, rank)| known.space.node_of(rank));
         let nodes: BTreeSet<Node> = nodes.collect();
-        for node in self.members.others().filter(|node| nodes.contains(node)) {
-            out.push(Effect::Send(node, Message::Part(key.clone(), part.clone())));
+        let others: Vec<Node> = self.members.others().filter(|it| nodes.contains(it)).collect();
+        for node in others {
+            self.send(node, Message::Part(key.clone(), part.clone()), out);
         }
     }
 
@@ -291,6 +296,9 @@ impl Daemon {
 
     /// A node has not been heard of for a while; it may be us who cannot hear.
     pub fn handle_quiet(&mut self, node: Node, out: &mut Effects) {
+        if self.routes.is_some() {
+            return self.hear_neighbour(node, false);
+        }
         self.members.note_quiet(node);
         if !self.members.may_go_on() {
             self.leave(out);
@@ -299,7 +307,11 @@ impl Daemon {
 
     /// A node was heard of again.
     pub fn handle_heard(&mut self, node: Node) {
-        self.members.note_heard(node);
+        if self.routes.is_some() {
+            self.hear_neighbour(node, true);
+        } else {
+            self.members.note_heard(node);
+        }
     }
 
     /// A node has been silent for so long that it has stopped itself, if it lives.
@@ -326,6 +338,17 @@ impl Daemon {
         match message {
             Message::Beat(_) => {}
             Message::News(news) => self.handle_news(news, out),
+            Message::Known(known) => self.handle_known(from, &known, out),
+            Message::Parcel(parcel) => self.handle_parcel(*parcel, out),
+            Message::Receipt(receipt) => self.handle_receipt(receipt, out),
+            message => self.take(from, message, out),
+        }
+        self.settle(out);
+    }
+
+    /// Takes what a daemon has sent to this one alone.
+    fn take(&mut self, from: Node, message: Message, out: &mut Effects) {
+        match message {
             Message::Heard(number, followed) => {
                 self.hear(from, self.members.me(), number, followed, out);
             }
@@ -338,13 +361,19 @@ impl Daemon {
             }
             Message::Says(report, lost) => _ = self.others_said.insert(from, (report, lost)),
             Message::Serves => self.joins.note_serving(from),
+            // These go over links, and are not sent from one node to another.
+            Message::Beat(_)
+            | Message::News(_)
+            | Message::Known(_)
+            | Message::Parcel(_)
+            | Message::Receipt(_) => {}
         }
-        self.settle(out);
     }
 
     /// Acts on what happened.
     fn follow(&mut self, fact: Fact, origin: Node, number: u64, out: &mut Effects) {
         let me = self.members.me();
+        let is_awaited = fact.is_awaited();
         match fact {
             // Heard when its processes have been started.
             Fact::Spawned(space) => return self.admit(space, Some((origin, number)), out),
@@ -365,6 +394,7 @@ impl Daemon {
                     out.push(Effect::Report(Report::Lost(node.0, lost.len() as u32)));
                     let ends: Vec<_> = lost.into_iter().map(|it| (it, End::Lost)).collect();
                     self.end(&ends, out);
+                    self.route_around(node, out);
                 }
                 if !self.members.may_go_on() {
                     return self.leave(out);
@@ -374,6 +404,7 @@ impl Daemon {
             Fact::Removed(ids) => self.directory.remove(&ids),
             Fact::Added(number, place) => self.add(Node(number), place, out),
             Fact::Came(number) => self.count_in(Node(number), out),
+            Fact::Unheard(nodes) => self.note_unheard(origin, nodes),
             Fact::Barrier => {}
             Fact::Joined(name) => {
                 if let Some(known) = self.spaces.get_mut(&name) {
@@ -392,7 +423,7 @@ impl Daemon {
                 }
             }
         }
-        if origin != me {
+        if origin != me && is_awaited {
             self.hear(me, origin, number, true, out);
         }
     }

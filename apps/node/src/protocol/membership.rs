@@ -107,6 +107,11 @@ impl Membership {
         self.lost.iter().map(|node| node.0).collect()
     }
 
+    /// True when a node is known to be lost, and to be dead if that is to be proved.
+    pub fn knows_loss(&self, node: Node, is_proved: bool) -> bool {
+        self.is_lost(node) && (!is_proved || self.dead.contains(&node))
+    }
+
     /// A node is lost; false if that is known.
     pub fn note_lost(&mut self, node: Node) -> bool {
         self.lost.insert(node)
@@ -125,6 +130,11 @@ impl Membership {
     /// A node was heard of.
     pub fn note_heard(&mut self, node: Node) {
         self.quiet.remove(&node);
+    }
+
+    /// All nodes that are not heard of, of those that are not lost.
+    pub fn set_quiet(&mut self, quiet: BTreeSet<Node>) {
+        self.quiet = quiet;
     }
 
     /// One more node is to join, under the next number.

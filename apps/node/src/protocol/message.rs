@@ -1,6 +1,6 @@
 //! What daemons send each other, and its bytes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,48 @@ pub enum Message {
     Says(Report, BTreeSet<u32>),
     /// This node, which joins, has heard all that the others know.
     Serves,
+    /// The last news that were heard here of each origin; the link is new.
+    Known(BTreeMap<u32, u64>),
+    /// A message for another node, which is handed on.
+    Parcel(Box<Parcel>),
+    /// Parcels have come.
+    Receipt(Receipt),
+}
+
+/// A message on its way over several links.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub struct Parcel {
+    /// The node that sends it.
+    pub from: u32,
+    /// The node that is to get it.
+    pub to: u32,
+    /// Which of the messages between these two it is, from 1.
+    pub number: u64,
+    /// What is sent.
+    pub message: Message,
+}
+
+impl From<Parcel> for Message {
+    fn from(parcel: Parcel) -> Self {
+        Self::Parcel(Box::new(parcel))
+    }
+}
+
+/// Says to who has sent parcels that all up to this number have come.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub struct Receipt {
+    /// The node that has sent them.
+    pub to: u32,
+    /// The node that has got them.
+    pub from: u32,
+    /// The number of the last one.
+    pub number: u64,
+}
+
+impl From<Receipt> for Message {
+    fn from(receipt: Receipt) -> Self {
+        Self::Receipt(receipt)
+    }
 }
 
 /// News with their origin, which counts its own.
@@ -71,10 +113,27 @@ pub enum Fact {
     Added(u32, Place),
     /// It has joined, and counts.
     Came(u32),
+    /// The neighbours that the origin does not hear now.
+    Unheard(BTreeSet<u32>),
     /// Nothing: who has heard of it has heard all that its origin knew.
     Barrier,
     /// The job is to end with this status, for this reason.
     Ending(u8, String),
+}
+
+impl Fact {
+    /// True when who tells this waits until all have heard of it.
+    pub const fn is_awaited(&self) -> bool {
+        matches!(
+            self,
+            Self::Spawned(_)
+                | Self::Published(_)
+                | Self::Removed(_)
+                | Self::Added(..)
+                | Self::Came(_)
+                | Self::Barrier
+        )
+    }
 }
 
 /// The bytes of a message.

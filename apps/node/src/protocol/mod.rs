@@ -32,6 +32,7 @@ pub mod channel;
 pub mod collective;
 pub mod daemon;
 pub mod directory;
+pub mod graph;
 pub mod membership;
 pub mod message;
 pub mod orders;
@@ -75,6 +76,8 @@ pub enum Refusal {
     NotNow,
     /// All processes have ended, or the job is to end.
     Over,
+    /// Not all of its nodes are linked with each other.
+    Large,
 }
 
 /// Why a request fails.
@@ -108,6 +111,8 @@ pub enum Answer {
 pub enum Effect {
     /// Send this; to a node that is lost it need not arrive.
     Send(Node, Message),
+    /// Link this node with another one, if it is not; the other one may want that, too.
+    Call(Node),
     /// Answer a rank of this node.
     Answer(Ticket, Answer),
     /// Make a namespace known to the ranks of this node, and start its processes that belong here.

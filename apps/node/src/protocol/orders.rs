@@ -27,11 +27,14 @@
 //! from then on hears what the first one would: the output that nobody has printed, the losses so
 //! far, and whether all is over.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Refusal, Report, membership::Partition, placement::Room, space::Space};
+use super::{
+    Node, Refusal, Report, graph::Graph, membership::Partition, placement::Room, space::Space,
+};
 
 /// The most bytes of an order or a word: what a rank has printed is shorter.
 pub const MAX_BYTES: usize = 16 << 20;
@@ -126,6 +129,8 @@ pub struct Plan {
     pub partition: Partition,
     /// What to start.
     pub space: Space,
+    /// Up to so many launched nodes are all linked with each other.
+    pub mesh: u32,
     /// Milliseconds between signs of life.
     pub beat_milliseconds: u32,
     /// Milliseconds after which the job is ended, if there is such a limit.
@@ -138,6 +143,21 @@ pub struct Plan {
     pub daemon: Vec<String>,
     /// Variables that Open MPI needs, for all processes of the job.
     pub environment: Vec<(String, String)>,
+}
+
+impl Plan {
+    /// Of these nodes, which are all that live, those that one is linked with at the start.
+    pub fn neighbours(&self, me: Node, nodes: BTreeSet<Node>) -> BTreeSet<Node> {
+        if self.is_mesh() {
+            return nodes.into_iter().filter(|node| *node != me).collect();
+        }
+        Graph::new(self.launched).neighbours(me, |node| nodes.contains(&node))
+    }
+
+    /// True when all nodes are linked with each other.
+    pub const fn is_mesh(&self) -> bool {
+        self.launched <= self.mesh
+    }
 }
 
 /// A node.

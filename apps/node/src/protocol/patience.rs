@@ -9,10 +9,11 @@
 //!              ── heard: what I have last heard of you ──▶
 //! ```
 //!
-//! **Guarantees.** A node that hears nothing any more finds its neighbour quiet, and stops itself
-//! where it has to, before that neighbour finds it lost: it counts only with lateness that the
-//! neighbour has told, or has heard for certain, and the neighbour counts with all of that for at
-//! least [`MEMORY`], and waits half as long again.
+//! **Guarantees.** A node that is cut off from others finds them all quiet, and stops itself where
+//! it has to, before any of these finds it lost: it counts only with lateness that they have told,
+//! or have heard for certain. They count with all of that for at least [`MEMORY`], each with the
+//! greatest that it knows of any node, and wait half as long again: it is the latest of them that
+//! the other side goes on hearing for longest, and may count among those that it hears.
 //!
 //! **Assumes** that signs of life come within half of the shortest patience, and clocks that run
 //! equally fast.
@@ -95,20 +96,30 @@ impl Patience {
         Beat { late, heard: self.last.late }
     }
 
-    /// A neighbour that is silent for longer is quiet.
-    pub fn quiet_after(&self, shortest: Duration) -> Duration {
-        allowing(shortest, self.last.late.max(self.last.heard))
+    /// By how much this node or the neighbour was late last, as both know.
+    pub fn last(&self) -> Duration {
+        milliseconds(self.last.late.max(self.last.heard))
     }
 
-    /// A neighbour that is silent for longer has found this node quiet, if it lives.
-    pub fn lost_after(&self, shortest: Duration) -> Duration {
-        allowing(shortest, self.theirs.get().max(self.told.get())) * 3 / 2
+    /// By how much one of them was late at most, of late.
+    pub fn greatest(&self) -> Duration {
+        milliseconds(self.theirs.get().max(self.told.get()))
     }
 }
 
-fn allowing(shortest: Duration, late: u32) -> Duration {
-    let late = Duration::from_millis(late.into()).min(MOST_LATE);
-    shortest + TIMES * late
+/// A neighbour that is silent for longer is quiet, if this is the [`last`](Patience::last) of it.
+pub fn quiet_after(shortest: Duration, last: Duration) -> Duration {
+    shortest + TIMES * last.min(MOST_LATE)
+}
+
+/// A neighbour that is silent for longer has stopped itself, if it lives, where this is the
+/// [`greatest`](Patience::greatest) of all neighbours.
+pub fn lost_after(shortest: Duration, greatest: Duration) -> Duration {
+    quiet_after(shortest, greatest) * 3 / 2
+}
+
+fn milliseconds(number: u32) -> Duration {
+    Duration::from_millis(number.into())
 }
 
 #[cfg(test)]
@@ -119,50 +130,52 @@ mod tests {
 
     const SHORTEST: Duration = Duration::from_secs(1);
 
-    fn milliseconds(number: u64) -> Duration {
-        Duration::from_millis(number)
-    }
-
     #[test]
     fn silence_is_borne_longer_when_one_of_the_two_was_late() {
         let (mut one, mut other) = (Patience::default(), Patience::default());
-        assert_eq!(one.quiet_after(SHORTEST), SHORTEST);
-        assert_eq!(one.lost_after(SHORTEST), milliseconds(1500));
+        assert_eq!(quiet_after(SHORTEST, one.last()), SHORTEST);
+        assert_eq!(lost_after(SHORTEST, one.greatest()), milliseconds(1500));
         other.handle_beat(one.beat(milliseconds(500), SHORTEST), SHORTEST);
-        assert_eq!(other.quiet_after(SHORTEST), milliseconds(3000));
-        assert_eq!(one.quiet_after(SHORTEST), SHORTEST, "the other may not have heard of it");
+        assert_eq!(quiet_after(SHORTEST, other.last()), milliseconds(3000));
+        let unheard = "the other may not have heard of it";
+        assert_eq!(quiet_after(SHORTEST, one.last()), SHORTEST, "{unheard}");
         one.handle_beat(other.beat(Duration::ZERO, SHORTEST), SHORTEST);
-        assert_eq!(one.quiet_after(SHORTEST), milliseconds(3000));
-        assert_eq!(one.lost_after(SHORTEST), milliseconds(4500));
+        assert_eq!(quiet_after(SHORTEST, one.last()), milliseconds(3000));
+        assert_eq!(lost_after(SHORTEST, one.greatest()), milliseconds(4500));
         let later = SHORTEST + 2 * MEMORY;
         other.handle_beat(one.beat(Duration::ZERO, later), later);
-        assert_eq!(other.lost_after(SHORTEST), milliseconds(1500), "it is long ago");
+        assert_eq!(lost_after(SHORTEST, other.greatest()), milliseconds(1500), "it is long ago");
     }
 
     proptest! {
-        /// Both send signs of life, of which the last ones do not arrive.
+        /// All send signs of life to each other until the network is cut. Each of those that are to
+        /// stop has found all on the other side quiet before one of these finds any of them lost.
         #[test]
-        fn who_is_cut_off_stops_before_the_other_goes_on(
-            beats in prop::collection::vec((0_u64..9000, 0_u64..9000, 0_u64..4000), 0..60),
-            cut in (0_usize..4, 0_usize..4),
+        fn who_is_cut_off_stops_before_the_others_go_on(
+            beats in prop::collection::vec((prop::array::uniform4(0_u32..9000), 0_u32..4000), 0..60),
+            alone in 0_usize..4,
+            with in 0_usize..5,
         ) {
-            let mut ends = [Patience::default(), Patience::default()];
+            let mut ends = [[Patience::default(); 4]; 4];
             let mut at = SHORTEST;
-            let arrive = [beats.len().saturating_sub(cut.0), beats.len().saturating_sub(cut.1)];
-            for (number, (one, other, pause)) in beats.into_iter().enumerate() {
+            for (late, pause) in beats {
                 at += milliseconds(pause);
-                for (from, late) in [(0, one), (1, other)] {
-                    let beat = ends[from].beat(milliseconds(late), at);
-                    if number < arrive[from] {
-                        ends[1 - from].handle_beat(beat, at);
+                for (from, to) in (0..4).flat_map(|from| (0..4).map(move |to| (from, to))) {
+                    if from != to {
+                        let beat = ends[from][to].beat(milliseconds(late[from]), at);
+                        ends[to][from].handle_beat(beat, at);
                     }
                 }
             }
-            for (stops, goes_on) in [(0, 1), (1, 0)] {
-                let (stops, goes_on) = (&ends[stops], &ends[goes_on]);
-                prop_assert!(
-                    stops.quiet_after(SHORTEST) * 3 / 2 <= goes_on.lost_after(SHORTEST)
-                );
+            let stops = |node: usize| node == alone || node == with;
+            let others = || (0..4).filter(|node| !stops(*node));
+            let all = |of: usize| (0..4).filter(move |node| *node != of);
+            for node in (0..4).filter(|node| stops(*node)) {
+                let quiet = others().map(|other| quiet_after(SHORTEST, ends[node][other].last()));
+                let greatest = |of: usize| all(of).map(|it| ends[of][it].greatest()).max();
+                let lost = others().map(|of| lost_after(SHORTEST, greatest(of).expect("three")));
+                let (quiet, lost) = (quiet.max().expect("two"), lost.min().expect("two"));
+                prop_assert!(quiet * 3 / 2 <= lost, "{:?} and {:?}", quiet, lost);
             }
         }
     }

@@ -90,7 +90,7 @@ impl World {
                 self.stations.push(new);
             }
             Err(Refusal::NotNow) => self.newcomers.waiting.push(guest),
-            Err(Refusal::Over) => {}
+            Err(Refusal::Over | Refusal::Large) => {}
         }
     }
 

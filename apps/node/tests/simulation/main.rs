@@ -1,7 +1,7 @@
 //! Daemons on a simulated network lose nodes and processes at random moments, also while they tell
 //! of something: no request of a living rank stays without an answer, all living daemons know the
 //! same in the end, also of those whom their ranks have met, and each tells its ranks of each death
-//! once. Nodes join at any moment, also while others are lost, and some never come. A daemon leaves
+//! once. In some jobs not all daemons are linked. Nodes join at any moment, also while others are lost, and some never come. A daemon leaves
 //! when it may, without a console: none of the others starts anything after that, and all leave
 //! with one status.
 //!
@@ -9,6 +9,8 @@
 //! `FAMPI_SEED`.
 
 mod joins;
+mod links;
+mod many;
 mod spawns;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,8 +29,9 @@ use fampi_node::protocol::{
 };
 
 use joins::{Newcomers, place};
+use links::Cabling;
 
-const SEEDS: u64 = 20_000;
+const SEEDS: u64 = 8_000;
 /// Steps of the program of all ranks.
 const STEPS: u32 = 8;
 
@@ -83,6 +86,8 @@ struct World {
     dice: Dice,
     stations: Vec<Station>,
     cables: BTreeMap<(usize, usize), VecDeque<Travelling>>,
+    /// If not all are linked with each other.
+    cabling: Option<Cabling>,
     /// What daemons want done.
     wanted: VecDeque<(usize, Effect)>,
     is_performing: bool,
@@ -126,7 +131,12 @@ fn everybody(space: &str) -> Process {
 impl World {
     fn new(seed: u64) -> Self {
         let mut dice = Dice(Draw(seed));
-        let nodes = 2 + dice.roll(4);
+        let is_graph = dice.roll(8) == 0;
+        let nodes = match is_graph.then(|| dice.roll(40)) {
+            None => 2 + dice.roll(4),
+            Some(0) => 12 + dice.roll(30),
+            Some(_) => 2 + dice.roll(9),
+        };
         let per_node = 1 + dice.roll(2);
         let rooms: Vec<Room> = (0..nodes).map(|at| place(at).room()).collect();
         let places = (0..nodes * per_node).map(|rank| (rank / per_node) as u32).collect();
@@ -141,14 +151,19 @@ impl World {
         let losses = dice.roll(nodes);
         let kills = dice.roll(3);
         let from_start = dice.roll(4) == 0;
-        let stations = (0..nodes).map(|at| station(at, rooms.clone())).collect();
+        let mut stations: Vec<Station> = (0..nodes).map(|at| station(at, rooms.clone())).collect();
         let newcomers = Newcomers::of(dice.roll(4), dice.roll(2));
+        let cabling = is_graph.then(|| Cabling::new(nodes));
+        for station in stations.iter_mut().filter(|_| is_graph) {
+            station.daemon = station.daemon.clone().in_graph();
+        }
         let cables = BTreeMap::new();
         let (wanted, is_performing) = (VecDeque::new(), false);
         let mut world = Self {
             dice,
             stations,
             cables,
+            cabling,
             wanted,
             is_performing,
             losses,
@@ -185,7 +200,9 @@ impl World {
 
     fn perform(&mut self, at: usize, effect: Effect) {
         match effect {
+            Effect::Call(to) => self.call(at, to.0 as usize),
             Effect::Send(to, message) => {
+                self.check_cable(at, to.0 as usize);
                 let cable = self.cables.entry((at, to.0 as usize)).or_default();
                 cable.push_back(Travelling::Message(Box::new(message)));
             }
@@ -312,7 +329,10 @@ impl World {
             return;
         }
         self.stations[at].running.clear();
-        for to in (0..self.stations.len()).filter(|to| *to != at) {
+        for to in (0..self.stations.len())
+            .filter(|to| *to != at && self.are_linked(at, *to))
+            .collect::<Vec<usize>>()
+        {
             let cable = self.cables.entry((at, to)).or_default();
             let left = self.dice.roll(cable.len() + 1);
             cable.truncate(left);
@@ -342,13 +362,18 @@ impl World {
         };
         let ready: Vec<usize> =
             (0..self.stations.len()).filter(|at| ready(&self.stations[*at])).collect();
-        let choices = full.len() + ready.len();
+        let calls = self.cabling.as_ref().map_or(0, Cabling::calls);
+        let choices = full.len() + ready.len() + calls;
         if choices == 0 {
             return self.give_up();
         }
         let choice = self.dice.roll(choices);
         if let Some((from, to)) = full.get(choice).copied() {
-            let next = self.cables.get_mut(&(from, to)).and_then(VecDeque::pop_front);
+            let cable = self.cables.get_mut(&(from, to)).expect("there");
+            let next = cable.pop_front();
+            if cable.is_empty() {
+                self.cables.remove(&(from, to));
+            }
             let node = Node(from as u32);
             if self.stations[to].lives {
                 match next.expect("not empty") {
@@ -358,6 +383,8 @@ impl World {
                     Travelling::Closed => self.drive(to, |it, out| it.handle_closed(node, out)),
                 }
             }
+        } else if choice >= full.len() + ready.len() {
+            self.connect_call(choice - full.len() - ready.len());
         } else {
             let at = ready[choice - full.len()];
             if self.stations[at].unlinked.is_some() { self.link(at) } else { self.step(at) }
@@ -426,6 +453,11 @@ impl World {
         (self.losses, self.kills) = (0, 0);
         while self.turn() {}
         if let Some((at, station)) = self.living().next() {
+            if std::env::var("FAMPI_DBG").is_ok() {
+                for (at, s) in self.living() {
+                    eprintln!("{at}: {:#?}", s.daemon);
+                }
+            }
             return Err(format!("node {at} does not leave: over {:?}", station.over));
         }
         let left: Vec<u8> = self.stations.iter().filter_map(|it| it.left).collect();
@@ -443,11 +475,12 @@ fn run(seed: u64) -> Result<(), String> {
         world.check_counts()?;
         world.check_places()?;
         turns += 1;
-        if turns > 20_000 {
+        if turns > 200_000 {
             return Err("it does not come to rest".to_owned());
         }
     }
     world.check()?;
+    world.check_links()?;
     world.finish()
 }
 

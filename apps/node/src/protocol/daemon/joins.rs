@@ -176,6 +176,9 @@ impl Daemon {
         if self.members.first() != self.members.me() {
             return Some(Refusal::NotNow);
         }
+        if self.routes.is_some() {
+            return Some(Refusal::Large);
+        }
         (self.ending.is_some() || self.spaces.are_over()).then_some(Refusal::Over)
     }
 

@@ -20,14 +20,14 @@ pub(super) struct Pending {
     pub(super) space: Option<String>,
 }
 
-/// All news that were heard or told here, in that order, for those who join later; without what was
-/// published and taken back.
+/// All news that were heard or told here, in that order, for those who hear of them later.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct Log(Vec<News>);
 
 impl Log {
+    /// Notes news for nodes that have heard nothing yet: without what was published and taken back.
     fn note(&mut self, news: &News) {
-        let Fact::Removed(ids) = &news.fact else { return self.0.push(news.clone()) };
+        let Fact::Removed(ids) = &news.fact else { return self.note_all(news) };
         let mut ids = ids.clone();
         self.0.retain(|known| {
             let Fact::Published(entry) = &known.fact else { return true };
@@ -38,6 +38,16 @@ impl Log {
             // Taken back before it came.
             self.0.push(News { fact: Fact::Removed(ids), ..*news });
         }
+    }
+
+    /// Notes news for nodes that have heard some of them.
+    fn note_all(&mut self, news: &News) {
+        let is_unheard = |news: &News| matches!(news.fact, Fact::Unheard(_));
+        if is_unheard(news) {
+            // What it has told of these before counts no more.
+            self.0.retain(|known| known.origin != news.origin || !is_unheard(known));
+        }
+        self.0.push(news.clone());
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &News> {
@@ -53,21 +63,35 @@ impl Daemon {
             return;
         }
         *last = news.number;
-        for node in self.members.others().filter(|node| node.0 != news.origin) {
+        // All neighbours of a lost node tell of it; one of them is passed on by each.
+        if let Fact::Lost(node, is_proved) = news.fact
+            && self.members.knows_loss(Node(node), is_proved)
+        {
+            return;
+        }
+        for node in self.neighbours().into_iter().filter(|node| node.0 != news.origin) {
             out.push(Effect::Send(node, Message::News(news.clone())));
         }
-        self.log.note(&news);
+        self.note(&news);
         self.follow(news.fact, Node(news.origin), news.number, out);
+    }
+
+    fn note(&mut self, news: &News) {
+        if self.routes.is_some() {
+            self.log.note_all(news);
+        } else {
+            self.log.note(news);
+        }
     }
 
     /// Tells all others, and acts.
     pub(super) fn tell(&mut self, fact: Fact, out: &mut Effects) {
         self.number += 1;
         let news = News { origin: self.members.me().0, number: self.number, fact };
-        for node in self.members.others() {
+        for node in self.neighbours() {
             out.push(Effect::Send(node, Message::News(news.clone())));
         }
-        self.log.note(&news);
+        self.note(&news);
         self.follow(news.fact, self.members.me(), news.number, out);
     }
 
@@ -93,7 +117,7 @@ impl Daemon {
     ) {
         if origin != self.members.me() {
             if !self.members.is_lost(origin) {
-                out.push(Effect::Send(origin, Message::Heard(number, followed)));
+                self.send(origin, Message::Heard(number, followed), out);
             }
         } else if let Some(pending) = self.pending.get_mut(&number) {
             pending.missing.remove(&who);

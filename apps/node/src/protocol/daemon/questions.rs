@@ -28,7 +28,7 @@ impl Daemon {
             out.push(Effect::Answer(ticket, Answer::Bytes(Ok(said.clone()))));
         } else if let Some(node) = node.filter(|node| *node != self.members.me() && lives) {
             self.number += 1;
-            out.push(Effect::Send(node, Message::Ask(self.number, of.clone())));
+            self.send(node, Message::Ask(self.number, of.clone()), out);
             self.asked.insert(self.number, Asked::Here(ticket, of));
         } else {
             out.push(Effect::Answer(ticket, Answer::Bytes(Err(Failure::NotFound))));
@@ -44,7 +44,7 @@ impl Daemon {
             out.push(Effect::Ask(of.clone(), self.number));
             self.asked.insert(self.number, Asked::There(from, theirs, of));
         } else {
-            out.push(Effect::Send(from, Message::Say(theirs, Err(Failure::NotFound))));
+            self.send(from, Message::Say(theirs, Err(Failure::NotFound)), out);
         }
     }
 
@@ -52,7 +52,7 @@ impl Daemon {
     pub fn handle_data(&mut self, number: u64, data: Result<Vec<u8>, Failure>, out: &mut Effects) {
         match self.asked.remove(&number) {
             Some(Asked::There(node, theirs, _)) => {
-                out.push(Effect::Send(node, Message::Say(theirs, data)));
+                self.send(node, Message::Say(theirs, data), out);
             }
             Some(Asked::ForAll(process)) => {
                 if let Ok(data) = data {
@@ -90,6 +90,7 @@ impl Daemon {
     /// Answers questions of which the answer is certain.
     pub(super) fn settle_questions(&mut self, out: &mut Effects) {
         let (spaces, members, said_by) = (&self.spaces, &self.members, &self.said_by);
+        let mut answers = Vec::new();
         self.asked.retain(|_, asked| {
             let (Asked::Here(_, of) | Asked::There(_, _, of) | Asked::ForAll(of)) = &*asked;
             let is_over = spaces.end_of(of).is_some();
@@ -99,13 +100,16 @@ impl Daemon {
                     out.push(Effect::Answer(*ticket, Answer::Bytes(said)));
                 }
                 Asked::There(node, theirs, _) if is_over => {
-                    out.push(Effect::Send(*node, Message::Say(*theirs, Err(Failure::Lost))));
+                    answers.push((*node, Message::Say(*theirs, Err(Failure::Lost))));
                 }
                 Asked::There(node, ..) if members.is_lost(*node) => return false,
                 _ => {}
             }
             !is_over
         });
+        for (node, answer) in answers {
+            self.send(node, answer, out);
+        }
     }
 
     /// Lets processes of this node meet others when all know what they have to say.

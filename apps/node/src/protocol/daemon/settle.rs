@@ -150,8 +150,8 @@ impl Daemon {
         let says = (self.said.clone(), lost);
         if self.said_to_all != says {
             self.said_to_all = says.clone();
-            for node in self.members.others() {
-                out.push(Effect::Send(node, Message::Says(says.0.clone(), says.1.clone())));
+            for node in self.members.others().collect::<Vec<Node>>() {
+                self.send(node, Message::Says(says.0.clone(), says.1.clone()), out);
             }
         }
         let agrees = |node: Node| self.others_said.get(&node) == Some(&says);
