@@ -6,6 +6,7 @@ mod alone;
 mod causes;
 mod cuts;
 mod ends;
+mod graph;
 mod joins;
 mod loss;
 mod mpich;

@@ -62,26 +62,44 @@ pub(crate) fn alone() -> Alone {
     Alone(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// True where there can be name spaces; otherwise the reason is printed.
+/// True where there can be name spaces; otherwise the reason is printed. It is tried once: tests that
+/// try it at the same time would find the name taken.
 pub(crate) fn has_name_spaces() -> bool {
-    let name = format!("fampi-probe-{}", std::process::id());
-    let made = Command::new("ip").args(["netns", "add", &name]).output();
-    let made = made.is_ok_and(|made| made.status.success());
-    if made {
-        let gone = Command::new("ip").args(["netns", "delete", &name]).status();
-        assert!(gone.expect("ip").success());
-    } else {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    let can = *CAN.get_or_init(|| {
+        let name = format!("fampi-probe-{}", std::process::id());
+        let made = Command::new("ip").args(["netns", "add", &name]).output();
+        let made = made.is_ok_and(|made| made.status.success());
+        if made {
+            let gone = Command::new("ip").args(["netns", "delete", &name]).status();
+            assert!(gone.expect("ip").success());
+        }
+        made
+    });
+    if !can {
         eprintln!("skipped: name spaces take root and iproute2");
     }
-    made
+    can
 }
 
 impl Job {
     /// Starts a program on so many ranks of so many nodes.
     pub(crate) fn start(nodes: u32, ranks: u32, options: &[&str], program: &[&str]) -> Self {
+        Self::start_with(nodes, ranks, &[], options, program)
+    }
+
+    /// The same with these variables.
+    pub(crate) fn start_with(
+        nodes: u32,
+        ranks: u32,
+        variables: &[(&str, &str)],
+        options: &[&str],
+        program: &[&str],
+    ) -> Self {
         let alone = alone();
         let (nodes, ranks) = (nodes.to_string(), ranks.to_string());
         let mut command = fampi(&["--nodes", &nodes, "-n", &ranks]);
+        command.envs(variables.iter().copied());
         command.args(options).arg("--").args(program);
         let tool = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         Self::of(tool.expect("the tool starts"), alone)
@@ -186,7 +204,7 @@ impl Job {
     pub(crate) fn wait_until_empty(&self, node: u32) {
         let begun = Instant::now();
         while !self.pids(node).is_empty() {
-            assert!(begun.elapsed() < Duration::from_secs(30), "node {node} does not stop itself");
+            assert!(begun.elapsed() < Duration::from_secs(40), "node {node} does not stop itself");
             thread::sleep(Duration::from_millis(2));
         }
     }
@@ -237,7 +255,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        let all: Vec<String> = (0..5).flat_map(|node| self.pids(node)).collect();
+        let all: Vec<String> = (0..9).flat_map(|node| self.pids(node)).collect();
         let Some(tool) = self.tool.take() else { return };
         let shown = ["-o", "pid,stat,etimes,time,wchan:20,args", "-p", &all.join(",")];
         let processes = Command::new("ps").args(shown).output();
