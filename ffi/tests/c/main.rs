@@ -226,7 +226,9 @@ fn a_new_process_that_dies_before_it_has_started_is_missed_at_once() {
 fn a_death_at_each_step_of_the_link_of_old_and_new_processes_holds_up_nobody() {
     let spawns = program(&["tests/programs/spawns.c"], Link::Shared, &[]);
     let steps = |who, number| (1..=number).map(move |step| format!("{who}{step}"));
-    for who in steps("new", 6).chain(steps("root", 5)).chain(steps("other", 4)) {
+    let looks = steps("new", 6).chain(steps("root", 5)).chain(steps("other", 4));
+    let links = steps("newlink", 3).chain(steps("rootlink", 3)).chain(steps("otherlink", 2));
+    for who in looks.chain(links) {
         let run = expect(&Launch::new(&spawns, 4).words([&who]), 4, ": complete again");
         // The watchdog ends a rank after ten seconds in one call of MPI.
         assert!(run.took < Duration::from_secs(8), "{who}: {run}");

@@ -2,8 +2,9 @@
  * Somebody dies while a replacement is started: the one who starts it, the new process before it
  * has begun, or another survivor. What is left ends by itself, and the next attempt works.
  * `spawns WHO`; a new process gets the number of its attempt as a second word. WHO with a digit
- * behind dies when MPI looks for the number of a communicator that many times. With `refused`
- * nobody dies, and one rank is refused a communicator that the others get.
+ * behind dies when Open MPI looks for the number of a communicator that many times; WHO with `link`
+ * and a digit when two groups have been joined that many times. With `refused` nobody dies, and one
+ * rank is refused a communicator that the others get.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -20,7 +21,7 @@ static const char *who;
 
 static int is(const char *word) { return strcmp(who, word) == 0; }
 
-/* How often MPI may look for the number of a communicator before this one dies; 0: for ever. */
+/* The number behind this word, if WHO begins with it; 0: there is none. */
 static int looks_of(const char *word)
 {
   const size_t length = strlen(word);
@@ -45,6 +46,32 @@ int ompi_comm_nextcid(void *made, void *comm, void *bridge, const void *first, c
     raise(SIGKILL);
   }
   return next(made, comm, bridge, first, second, sends_first, mode);
+}
+
+/* How often two groups are joined until this process dies; 0: it does not. */
+static int links;
+
+static int joined(int code)
+{
+  const struct timespec moment = {0, 50000000};
+  if (links > 0 && --links == 0) {
+    /* The others have theirs, and wait for a word about it. */
+    nanosleep(&moment, NULL);
+    raise(SIGKILL);
+  }
+  return code;
+}
+
+/* MPI's functions of these names. */
+int MPI_Intercomm_create(MPI_Comm own, int leader, MPI_Comm bridge, int other, int tag,
+                         MPI_Comm *made)
+{
+  return joined(PMPI_Intercomm_create(own, leader, bridge, other, tag, made));
+}
+
+int MPI_Intercomm_merge(MPI_Comm link, int is_behind, MPI_Comm *made)
+{
+  return joined(PMPI_Intercomm_merge(link, is_behind, made));
 }
 
 /* The next duplicate is made everywhere, and this process alone does not get it. */
@@ -95,7 +122,10 @@ static int replace(MPI_Comm failed, int attempt, char *program, MPI_Comm *world)
   MPI_Comm_size(smaller, &left);
   if (attempt == 0 && ((is("root") && rank == 0) || (is("other") && rank == 1))) fall_soon();
   is_refused = attempt == 0 && is("refused") && rank == 1;
-  if (attempt == 0) looks = rank == 0 ? looks_of("root") : rank == 1 ? looks_of("other") : 0;
+  if (attempt == 0 && rank <= 1) {
+    looks = looks_of(rank == 0 ? "root" : "other");
+    links = looks_of(rank == 0 ? "rootlink" : "otherlink");
+  }
   code = FAMPI_Comm_spawn(program, words, all - left, MPI_INFO_NULL, smaller, &link);
   MPI_Comm_free(&smaller);
   CHECK(code == 0 || code == FAMPI_ERR_CREATION);
@@ -116,6 +146,7 @@ int main(int argc, char **argv)
     nanosleep(&moment, NULL);
     if (is("new")) raise(SIGKILL);
     looks = looks_of("new");
+    links = looks_of("newlink");
   }
   begin(&argc, &argv);
   code = FAMPI_Comm_get_parent(&parent);

@@ -35,6 +35,7 @@ use crate::{
             ulfm::Ulfm,
         },
         operations::{contexts::DataComm, platform::MpiPlatform, users::UsersLink},
+        this_mpi::spawn_lookup,
         transport::wire::Wire,
     },
     native::Request,
@@ -281,10 +282,11 @@ impl Seating {
         let merged = self.link.merged;
         let alone = linkable(&Comm::alone()?)?;
         self.steps.push(alone);
-        let link = two_groups::link(&alone, 0, Some((&merged, root)), Part::new(&[]))?;
+        let names = spawn_lookup::names_of(&merged);
+        let link = two_groups::link(&alone, 0, Some((&merged, root)), Part::new(&names))?;
         self.steps.push(link);
         await_word(&merged, root, READY)?;
-        let all = two_groups::merge(&link, Part::new(&[]))?;
+        let all = two_groups::merge(&link, Part::new(&names))?;
         self.steps.push(all);
         await_word(&merged, root, READY)?;
         self.grow(all, leader, behind, ulfm)
@@ -293,6 +295,7 @@ impl Seating {
     /// All of a communicator take in one replacement after the other, the last so many.
     fn grow(&mut self, own: Comm, leader: u32, count: u32, ulfm: &Ulfm) -> Checked<Comm> {
         let merged = self.link.merged;
+        let names = spawn_lookup::names_of(&merged);
         let (mut all, mut released) = (own, Ok(()));
         let leads = all.rank() == Rank::new(leader);
         for at in 0..count as usize {
@@ -304,10 +307,10 @@ impl Seating {
             let own = all_or_nobody(&all, ulfm, &[], own)?;
             self.steps.push(own);
             let bridge = new.filter(|_| leads).map(|new| (&merged, new));
-            let link = two_groups::link(&own, leader, bridge, Part::old(&[]));
+            let link = two_groups::link(&own, leader, bridge, Part::old(&names));
             let link = all_or_nobody(&all, ulfm, &[own, merged], link)?;
             self.steps.push(link);
-            let grown = release().and_then(|()| two_groups::merge(&link, Part::old(&[])));
+            let grown = release().and_then(|()| two_groups::merge(&link, Part::old(&names)));
             let grown = all_or_nobody(&all, ulfm, &[link], grown)?;
             self.steps.push(grown);
             (all, released) = (grown, release());

@@ -94,6 +94,7 @@ impl MpiPlatform {
         }
         let merged = confirm(old, self.ulfm, merged);
         let merged = merged.map_err(|refusal| groups::failed(refusal, &common, self.ulfm))?;
+        know(&merged, &names);
         if let Err(refusal) = release(bridge) {
             tracing::debug!(?refusal, "a new process died: whoever needs it will see");
         }
@@ -135,7 +136,7 @@ impl MpiPlatform {
             };
             (bridge, pass_on(living, Ok(word)))
         } else {
-            (None, pass_on(living, hear(living, parent_of(living.rank().number()))))
+            (None, pass_on(living, hear(living, parent_of(living.rank().number()), None)))
         };
         // What failed long ago may have locked it since.
         this_mpi::before_creation();
@@ -257,7 +258,7 @@ struct Linked {
     link: Comm,
     /// The root and the new processes, in this order; at the root alone.
     bridge: Option<Comm>,
-    /// All of them ([`Word::names`]).
+    /// All of them, old and new ([`Word::names`]).
     names: Vec<u64>,
 }
 
@@ -265,7 +266,10 @@ struct Linked {
 fn meet(started: &Comm, own: &Comm, count: u32) -> Checked<(Comm, Word)> {
     let new = spawn_lookup::names_of_started(count);
     let bridge = two_groups::merge(started, Part::old(&new))?;
-    let all = Word { class: 0, names: spawn_lookup::with_names_of(own, new) };
+    let old = spawn_lookup::names_of(own);
+    let is_known = !old.is_empty() && !new.is_empty();
+    let names = if is_known { [old, new].concat() } else { Vec::new() };
+    let all = Word { class: 0, names };
     tell(started, 0..count, &all).map(|()| (bridge, all))
 }
 
@@ -281,14 +285,23 @@ fn merge_with_old(parent: &Comm, siblings: &Comm, common: &mut Vec<Comm>) -> Che
     let met = spawn_lookup::names_of_starter_and(siblings.size());
     let bridge = two_groups::merge(parent, Part::new(&met))?;
     common.push(bridge);
-    let all = hear(parent, 0)?.names;
+    let starter = met.last().copied();
+    let all = hear(parent, 0, starter)?.names;
     let link = two_groups::link(siblings, 0, Some((&bridge, 0)), Part::new(&all))?;
     common.push(link);
-    hear(&bridge, 0)?;
+    hear(&bridge, 0, starter)?;
     let merged = two_groups::merge(&link, Part::new(&all))?;
     common.push(merged);
-    hear(&bridge, 0)?;
+    hear(&bridge, 0, starter)?;
+    know(&merged, &all);
     Ok((link, merged))
+}
+
+/// Notes who the old and the new processes of a merged link are, in this order, if they have names.
+fn know(merged: &Comm, names: &[u64]) {
+    if names.len() == merged.size() as usize {
+        this_mpi::know(merged, names);
+    }
 }
 
 /// The root says that all others have what was made last.

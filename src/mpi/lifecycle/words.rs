@@ -12,7 +12,7 @@ use crate::{
             ulfm,
         },
         deaths::watcher,
-        this_mpi,
+        this_mpi::{self, spawn_lookup},
         transport::wire::Wire,
     },
     native::Request,
@@ -109,46 +109,58 @@ fn below(rank: u32, size: u32) -> impl Iterator<Item = u32> {
     of_this.map(move |step| rank.saturating_add(step)).filter(move |child| *child < size)
 }
 
-/// The word of a process, or its death.
-pub(super) fn hear(comm: &Comm, from: u32) -> Checked<Word> {
-    Word::decode(|bytes| Ok(receive(comm, from, bytes)?.read(bytes, <[u8]>::to_vec)))
+/// The word of a process, or its death. A process that is new may know only its name.
+pub(super) fn hear(comm: &Comm, from: u32, name: Option<u64>) -> Checked<Word> {
+    let from = Source { comm: *comm, rank: Rank::new(from), name };
+    Word::decode(|bytes| Ok(from.receive(bytes)?.read(bytes, <[u8]>::to_vec)))
 }
 
-/// So many bytes of a process, or its death.
-fn receive(comm: &Comm, from: u32, bytes: usize) -> Checked<Wire> {
-    let (wire, from) = (Wire::new(bytes), Rank::new(from));
-    let inside = inside::ordinary();
-    // SAFETY: the memory is kept until the request is over; an error ends it, too.
-    let posted =
-        unsafe { Request::receive(comm, &wire.exposure(bytes), Some(from), Some(TAG), &inside) };
-    drop(inside);
-    let mut request = posted?;
-    let (mut tests, mut is_cancelled) = (0_u32, false);
-    loop {
-        if let Some(done) = request.test()? {
-            let lost = Refusal { call: "MPI_Recv", class: PROC_FAILED };
-            return if done.is_cancelled() { Err(lost) } else { Ok(wire) };
-        }
-        tests += 1;
-        if tests > BUSY_TESTS {
-            watcher::look();
-            if !this_mpi::ends_waits_for_the_dead() && !is_cancelled && is_dead(comm, from) {
-                is_cancelled = true;
-                request.cancel();
+/// Whose word is waited for.
+struct Source {
+    comm: Comm,
+    rank: Rank,
+    /// What it is called in MPI's list of the dead, which may know no communicator with it.
+    name: Option<u64>,
+}
+
+impl Source {
+    /// So many bytes of it, or its death.
+    fn receive(&self, bytes: usize) -> Checked<Wire> {
+        let (comm, from, wire) = (&self.comm, self.rank, Wire::new(bytes));
+        let inside = inside::ordinary();
+        // SAFETY: the memory is kept until the request is over; an error ends it, too.
+        let posted = unsafe {
+            Request::receive(comm, &wire.exposure(bytes), Some(from), Some(TAG), &inside)
+        };
+        drop(inside);
+        let mut request = posted?;
+        let (mut tests, mut is_cancelled) = (0_u32, false);
+        loop {
+            if let Some(done) = request.test()? {
+                let lost = Refusal { call: "MPI_Recv", class: PROC_FAILED };
+                return if done.is_cancelled() { Err(lost) } else { Ok(wire) };
             }
-            thread::sleep(PAUSE);
+            tests += 1;
+            if tests > BUSY_TESTS {
+                watcher::look();
+                if !this_mpi::ends_waits_for_the_dead() && !is_cancelled && self.is_dead() {
+                    is_cancelled = true;
+                    request.cancel();
+                }
+                thread::sleep(PAUSE);
+            }
         }
     }
-}
 
-fn is_dead(comm: &Comm, process: Rank) -> bool {
-    let mut is_among_them = false;
-    let told = |rank| is_among_them |= rank == process;
-    let known = ulfm::find().map(|ulfm| comm.failed(ulfm, 0, told));
-    if let Some(Err(refusal)) = known {
-        tracing::debug!(?refusal, "who is dead is not known");
+    fn is_dead(&self) -> bool {
+        let mut is_among_them = self.name.is_some_and(spawn_lookup::has_died);
+        let told = |rank| is_among_them |= rank == self.rank;
+        let known = ulfm::find().map(|ulfm| self.comm.failed(ulfm, 0, told));
+        if let Some(Err(refusal)) = known {
+            tracing::debug!(?refusal, "who is dead is not known");
+        }
+        is_among_them
     }
-    is_among_them
 }
 
 /// Waits without using a core for long: those that start need it.

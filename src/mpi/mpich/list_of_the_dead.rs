@@ -250,13 +250,13 @@ pub(super) fn dead_of(group: ffi::MPI_Group) -> Vec<c_int> {
     })
 }
 
-/// The processes of a group, as far as it is known how they are called.
+/// The processes of a group in the order of their ranks, as far as it is known how they are called.
 pub(super) fn names_of(group: ffi::MPI_Group) -> Vec<u64> {
     LIST.with_borrow(|list| {
-        let mut all: Vec<u64> = list.members(group, |_| true).map(|(name, _)| name).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
+        let mut all: Vec<(u64, c_int)> = list.members(group, |_| true).collect();
+        all.sort_unstable_by_key(|(_, rank)| *rank);
+        all.dedup_by_key(|(_, rank)| *rank);
+        all.into_iter().map(|(name, _)| name).collect()
     })
 }
 
@@ -292,8 +292,8 @@ pub(in crate::mpi) fn names_of_started(count: u32) -> Vec<u64> {
     })
 }
 
-/// Returns the names of the `count` ranks of this process's job, and of the process that has
-/// started the job. Empty under another launcher than ours.
+/// Returns the names of the `count` ranks of this process's job, and last that of the process that
+/// has started the job. Empty under another launcher than ours.
 pub(in crate::mpi) fn names_of_starter_and(count: u32) -> Vec<u64> {
     LIST.with_borrow_mut(|list| {
         list.hear();
@@ -301,6 +301,12 @@ pub(in crate::mpi) fn names_of_starter_and(count: u32) -> Vec<u64> {
         let ranks = (0..count).map(|rank| Name::of((job, rank)).0);
         list.starter.map_or_else(Vec::new, |starter| ranks.chain([starter]).collect())
     })
+}
+
+/// True when this process is dead, as the launcher has told, too. To be asked again and again.
+pub(in crate::mpi) fn has_died(name: u64) -> bool {
+    hear_launcher();
+    has_one_of(&[name])
 }
 
 /// How many are dead. May be called while MPI makes progress.

@@ -18,7 +18,9 @@ use std::{
 
 use mpi::ffi;
 
-pub(in crate::mpi) use super::list_of_the_dead::{names_of_started, names_of_starter_and};
+pub(in crate::mpi) use super::list_of_the_dead::{
+    has_died, names_of_started, names_of_starter_and,
+};
 use super::{left_calls, list_of_the_dead::Name};
 use crate::mpi::{
     calls::{comm::Comm, library::Checked},
@@ -29,11 +31,11 @@ use crate::mpi::{
 pub(in crate::mpi) const COLLECTIVES: &str = "fampi";
 pub(in crate::mpi) const WITHOUT_DIVISION: &[u8] = b"";
 
-/// Returns `new` and the names of all processes of a communicator; empty when one has no name.
-pub(in crate::mpi) fn with_names_of(comm: &Comm, new: Vec<u64>) -> Vec<u64> {
-    let old = left_calls::names_of(comm.raw());
-    let is_known = !new.is_empty() && old.len() == comm.size() as usize;
-    if is_known { [new, old].concat() } else { Vec::new() }
+/// Returns the names of all processes of a communicator in the order of their ranks; empty when one
+/// has no name.
+pub(in crate::mpi) fn names_of(comm: &Comm) -> Vec<u64> {
+    let names = left_calls::names_of(comm.raw());
+    if names.len() == comm.size() as usize { names } else { Vec::new() }
 }
 
 /// A spawn in steps, which there is not.
