@@ -1,4 +1,4 @@
-//! The links to the daemons of all other nodes, and their signs of life.
+//! The links to the daemons of other nodes, and their signs of life.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -19,7 +19,7 @@ use crate::wire::Link;
 pub(super) const LISTENER: u64 = 2;
 const LINKS: u64 = 1 << 10;
 const CALLERS: u64 = 1 << 33;
-const ASKED: u64 = 1 << 36;
+const DIALLED: u64 = 1 << 36;
 /// A connection that proves nothing for so long ends.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Silence that is always borne: a daemon may wait so long for a disk or a processor at the first
@@ -59,7 +59,7 @@ pub(super) enum Called {
 /// What has come from a node.
 #[derive(Debug, Default)]
 pub(super) struct Received {
-    /// Its link was made while this node serves, and it has proved who it is.
+    /// Its link was made while this node serves, and this is the first of it.
     pub(super) is_linked: bool,
     /// What it has sent.
     pub(super) messages: Vec<Message>,
@@ -70,19 +70,29 @@ pub(super) struct Received {
 #[derive(Debug)]
 struct Neighbour {
     link: Link,
-    /// It was not there when this node began to serve, and has not proved itself yet.
+    /// It was made while this node serves, and nothing was received over it.
     is_new: bool,
     heard: Instant,
     is_quiet: bool,
     patience: Patience,
 }
 
-/// A node that is asked to call this one.
+/// A node that was called, or asked to call, and has not answered.
 #[derive(Debug)]
-struct Asked {
+struct Dialled {
     link: Link,
+    /// When that began, or it last proved that it lives.
     since: Instant,
     is_quiet: bool,
+}
+
+/// What has become of a call.
+#[derive(Debug)]
+pub(super) enum Answered {
+    /// The node is linked, and says this first.
+    Linked(Node, Message),
+    /// Nobody is there.
+    Nobody(Node),
 }
 
 /// The links of a daemon.
@@ -99,8 +109,7 @@ pub(super) struct Links {
     /// Not all nodes are linked with each other, and links are made later, too.
     is_graph: bool,
     addresses: Vec<SocketAddr>,
-    /// Nodes after this one, which are asked to call.
-    asked: BTreeMap<Node, Asked>,
+    dialled: BTreeMap<Node, Dialled>,
     /// Those that have called, and proved nothing yet.
     callers: BTreeMap<u64, (Link, Instant)>,
     called: u64,
@@ -112,6 +121,8 @@ pub(super) struct Links {
     begun: Instant,
     /// By how many milliseconds this daemon has been late, of late.
     late: Greatest,
+    /// By how much nodes that are lost had been late.
+    parted_late: Greatest,
     /// Connections that were refused.
     refused: u64,
 }
@@ -136,7 +147,7 @@ impl Links {
             is_meeting: true,
             is_graph: false,
             addresses: Vec::new(),
-            asked: BTreeMap::new(),
+            dialled: BTreeMap::new(),
             callers: BTreeMap::new(),
             called: 0,
             parted: Vec::new(),
@@ -144,6 +155,7 @@ impl Links {
             beat: now,
             begun: now,
             late: Greatest::default(),
+            parted_late: Greatest::default(),
             refused: 0,
         })
     }
@@ -206,30 +218,36 @@ impl Links {
 
     /// Calls one more node, or asks it to call if it comes after this one, and waits for no answer.
     pub(super) fn dial(&mut self, poll: &Poll, node: Node) -> Result<()> {
-        if self.neighbours.contains_key(&node) {
+        if self.neighbours.contains_key(&node) || self.dialled.contains_key(&node) {
             return Ok(());
         }
-        let link = self.try_dial(node)?;
-        if node < self.me.node {
-            return self.join(poll, node, link);
-        }
-        poll.add(&link, ASKED + u64::from(node.0))?;
-        self.asked.insert(node, Asked { link, since: Instant::now(), is_quiet: false });
+        let address = self.addresses.get(node.0 as usize).context("a node that has no place")?;
+        let link = Link::dial(*address, self.me, host(node.0), &self.secret, MAX_BYTES)?;
+        poll.add(&link, DIALLED + u64::from(node.0))?;
+        self.dialled.insert(node, Dialled { link, since: Instant::now(), is_quiet: false });
         Ok(())
     }
 
-    fn try_dial(&self, node: Node) -> Result<Link> {
-        let address = self.addresses.get(node.0 as usize).context("a node that has no place")?;
-        Link::dial(*address, self.me, host(node.0), &self.secret, MAX_BYTES)
-    }
-
-    /// What has become of a node that is asked to call, if this is its number: the node, if nobody
-    /// is there.
-    pub(super) fn hear_asked(&mut self, number: u64) -> Option<Node> {
-        let node = Node(u32::try_from(number.checked_sub(ASKED)?).ok()?);
-        let asked = self.asked.get_mut(&node)?;
-        asked.link.read();
-        asked.link.is_refused().then_some(node)
+    /// Hears a node that was called, if this is its number. It is linked once it says something: it
+    /// has let this node in then.
+    pub(super) fn hear_dialled(&mut self, poll: &Poll, number: u64) -> Result<Option<Answered>> {
+        let node = number.checked_sub(DIALLED).and_then(|it| u32::try_from(it).ok()).map(Node);
+        let found = node.and_then(|node| Some((node, self.dialled.get_mut(&node)?)));
+        let Some((node, dialled)) = found else { return Ok(None) };
+        dialled.link.read();
+        if dialled.link.peer().is_some() {
+            dialled.since = Instant::now();
+        }
+        if let Some(first) = dialled.link.take() {
+            let Some(dialled) = self.dialled.remove(&node) else { return Ok(None) };
+            poll.remove(&dialled.link);
+            self.join(poll, node, dialled.link)?;
+            return Ok(Some(Answered::Linked(node, first)));
+        }
+        if dialled.link.is_closed() {
+            poll.remove(&dialled.link);
+        }
+        Ok(dialled.link.is_refused().then_some(Answered::Nobody(node)))
     }
 
     fn join(&mut self, poll: &Poll, node: Node, link: Link) -> Result<()> {
@@ -237,8 +255,8 @@ impl Links {
         let (heard, patience) = (Instant::now(), Patience::default());
         let is_new = !self.is_meeting;
         let mut neighbour = Neighbour { link, is_new, heard, is_quiet: false, patience };
-        if let Some(asked) = self.asked.remove(&node) {
-            poll.remove(&asked.link);
+        if let Some(dialled) = self.dialled.remove(&node) {
+            poll.remove(&dialled.link);
         }
         for message in self.expected.remove(&node).map(|it| it.1).into_iter().flatten() {
             neighbour.link.send(&message);
@@ -322,6 +340,19 @@ impl Links {
         Ok(Some(Called::Node(peer.node)))
     }
 
+    /// The end of this link was seen, and need not be told again.
+    pub(super) fn unwatch(&self, poll: &Poll, node: Node) {
+        if let Some(neighbour) = self.neighbours.get(&node) {
+            poll.remove(&neighbour.link);
+        }
+    }
+
+    /// The nodes whose links have ended.
+    pub(super) fn ended(&self) -> Vec<Node> {
+        let ended = self.neighbours.iter().filter(|(_, it)| it.link.is_closed());
+        ended.map(|(node, _)| *node).collect()
+    }
+
     /// The nodes that have proved who they are.
     pub(super) fn proved(&self) -> impl Iterator<Item = Node> {
         let proved = self.neighbours.iter().filter(|(_, it)| it.link.peer().is_some());
@@ -332,9 +363,7 @@ impl Links {
     pub(super) fn receive(&mut self, node: Node) -> Received {
         let Some(neighbour) = self.neighbours.get_mut(&node) else { return Received::default() };
         neighbour.link.read();
-        let is_proved = neighbour.link.peer().is_some();
-        let is_linked = neighbour.is_new && is_proved;
-        neighbour.is_new &= !is_proved;
+        let is_linked = std::mem::take(&mut neighbour.is_new);
         let mut messages = Vec::new();
         while let Some(message) = neighbour.link.take() {
             if let Message::Beat(beat) = message {
@@ -345,9 +374,7 @@ impl Links {
         if !messages.is_empty() {
             neighbour.heard = Instant::now();
         }
-        // One that was called and has not let this node in is called again.
-        let is_known = !self.is_graph || is_proved || neighbour.link.is_refused();
-        Received { is_linked, messages, is_closed: neighbour.link.is_closed() && is_known }
+        Received { is_linked, messages, is_closed: neighbour.link.is_closed() }
     }
 
     /// Sends a message, as far as there is a link, or one is expected.
@@ -362,11 +389,14 @@ impl Links {
     /// A node is lost: it is not heard any more.
     pub(super) fn part(&mut self, poll: &Poll, node: Node) {
         self.expected.remove(&node);
-        if let Some(asked) = self.asked.remove(&node) {
-            poll.remove(&asked.link);
+        if let Some(dialled) = self.dialled.remove(&node) {
+            poll.remove(&dialled.link);
         }
         if let Some(mut neighbour) = self.neighbours.remove(&node) {
             poll.remove(&neighbour.link);
+            // Those who heard it go on making allowance for it.
+            let greatest = neighbour.patience.greatest().min(MOST_LATE).as_millis() as u32;
+            self.parted_late.note(greatest, self.begun.elapsed());
             neighbour.link.flush();
             if !neighbour.link.is_closed() {
                 self.parted.push(neighbour.link);
@@ -393,22 +423,16 @@ impl Links {
         let is_absent = |since: Instant| now.duration_since(since) > JOINING;
         let absent = self.expected.iter().filter(|(_, (since, _))| is_absent(*since));
         let mut changes: Vec<_> = absent.map(|(node, _)| (*node, Silence::Absent)).collect();
-        if beats {
-            self.dial_again(poll)?;
-        }
         // All take the greatest lateness of any of them: who stops hears the latest one last.
-        let greatest = self.neighbours.values().map(|it| it.patience.greatest()).max();
-        let greatest = if self.is_graph { MOST_LATE } else { greatest.unwrap_or_default() };
+        let all = self.neighbours.values().map(|it| it.patience.greatest());
+        self.parted_late.pass(at);
+        let parted = Duration::from_millis(self.parted_late.get().into());
+        let greatest = all.fold(parted, Duration::max);
+        let greatest = if self.is_graph { MOST_LATE } else { greatest };
         let lost_after = patience::lost_after(shortest, greatest);
-        for (node, asked) in &mut self.asked {
-            let silent = now.duration_since(asked.since);
-            if silent > lost_after {
-                changes.push((*node, Silence::Silent));
-            } else if silent > patience::quiet_after(shortest, MOST_LATE) && !asked.is_quiet {
-                asked.is_quiet = true;
-                changes.push((*node, Silence::Quiet));
-            }
-        }
+        // While this daemon did not run it heard nobody.
+        let was_late = if was_late > shortest / 2 { was_late } else { Duration::ZERO };
+        changes.extend(self.look_after_dialled(poll, now, (was_late, lost_after))?);
         for (node, neighbour) in &mut self.neighbours {
             if beats && neighbour.link.peer().is_some() {
                 let beat = neighbour.patience.beat(late, at);
@@ -418,10 +442,7 @@ impl Links {
             if let Some(writable) = neighbour.link.take_change() {
                 poll.set_writable(&neighbour.link, LINKS + u64::from(node.0), writable)?;
             }
-            if was_late > shortest / 2 {
-                // While this daemon did not run it heard no other.
-                neighbour.heard = now;
-            }
+            neighbour.heard = (neighbour.heard + was_late).min(now);
             let silent = now.duration_since(neighbour.heard);
             let late = if self.is_graph { MOST_LATE } else { neighbour.patience.last() };
             let is_quiet = silent > patience::quiet_after(shortest, late);
@@ -439,29 +460,36 @@ impl Links {
         Ok(changes)
     }
 
-    /// Calls, or asks to call, those again that have not let this node in.
-    fn dial_again(&mut self, poll: &Poll) -> Result<()> {
-        let failed = |link: &Link| link.is_closed() && link.peer().is_none() && !link.is_refused();
-        let neighbours = self.neighbours.iter().filter(|(_, it)| it.is_new && failed(&it.link));
-        for node in neighbours.map(|(node, _)| *node).collect::<Vec<Node>>() {
-            let link = self.try_dial(node)?;
-            poll.add(&link, LINKS + u64::from(node.0))?;
-            if let Some(neighbour) = self.neighbours.get_mut(&node) {
-                poll.remove(&neighbour.link);
-                neighbour.link = link;
+    /// Looks after the nodes that were called and have not answered: calls them again when they have
+    /// not let this node in, and says who has been silent.
+    fn look_after_dialled(
+        &mut self,
+        poll: &Poll,
+        now: Instant,
+        (was_late, lost_after): (Duration, Duration),
+    ) -> Result<Vec<(Node, Silence)>> {
+        let mut changes = Vec::new();
+        for (node, dialled) in &mut self.dialled {
+            if dialled.link.is_closed() && !dialled.link.is_refused() {
+                let address = self.addresses.get(node.0 as usize).context("it has no place")?;
+                dialled.link =
+                    Link::dial(*address, self.me, host(node.0), &self.secret, MAX_BYTES)?;
+                poll.add(&dialled.link, DIALLED + u64::from(node.0))?;
+            }
+            dialled.link.flush();
+            if let Some(writable) = dialled.link.take_change() {
+                poll.set_writable(&dialled.link, DIALLED + u64::from(node.0), writable)?;
+            }
+            dialled.since = (dialled.since + was_late).min(now);
+            let silent = now.duration_since(dialled.since);
+            if silent > lost_after {
+                changes.push((*node, Silence::Silent));
+            } else if silent > SHORTEST && !dialled.is_quiet {
+                dialled.is_quiet = true;
+                changes.push((*node, Silence::Quiet));
             }
         }
-        let asked =
-            self.asked.iter().filter(|(_, it)| it.link.is_closed() && !it.link.is_refused());
-        for node in asked.map(|(node, _)| *node).collect::<Vec<Node>>() {
-            let link = self.try_dial(node)?;
-            poll.add(&link, ASKED + u64::from(node.0))?;
-            if let Some(asked) = self.asked.get_mut(&node) {
-                poll.remove(&asked.link);
-                asked.link = link;
-            }
-        }
-        Ok(())
+        Ok(changes)
     }
 
     /// When [`handle_time`](Self::handle_time) has something to do.

@@ -15,7 +15,7 @@ use super::deaths::Deaths;
 use super::guests::{Guests, wait_for_invitation};
 use super::input::Input;
 use super::job::View;
-use super::links::{Called, LISTENER, Links, Received, Silence, host};
+use super::links::{Answered, Called, LISTENER, Links, Received, Silence, host};
 use super::pmi::Pmi;
 use super::pmix::Pmix;
 use super::runtime::Runtime;
@@ -35,6 +35,8 @@ const CONSOLE_LINK: u64 = 1;
 const INPUT: u64 = 3;
 /// How long after the time limit of a job it is ended here: the console is to be the first.
 const LATE: Duration = Duration::from_secs(1);
+/// How long a daemon hands messages on when all is over, where not all are linked.
+const STAYS: Duration = Duration::from_secs(2);
 /// What has to be done is looked for so often.
 const TURN: Duration = Duration::from_millis(100);
 
@@ -74,6 +76,8 @@ pub(super) struct Service {
     moment: Instant,
     /// When the job is ended, and after how long that is.
     limit: Option<(Instant, Duration)>,
+    /// Until then this daemon stays when all is over.
+    stays: Instant,
     /// All daemons know that the job is over: its status, and what is to be said.
     concluded: Option<(u8, Option<String>)>,
     is_over: bool,
@@ -130,6 +134,7 @@ impl Service {
             place,
             moment: Instant::now(),
             limit: None,
+            stays: Instant::now(),
             concluded: None,
             is_over: false,
         };
@@ -185,12 +190,7 @@ impl Service {
                     if let Some(node) = Links::node_of(number) {
                         self.hear(node, &mut out)?;
                     }
-                    // Of a node that is asked to call.
-                    if let Some(node) = self.links.hear_asked(number)
-                        && let Stage::Serving(_, daemon) = &mut self.stage
-                    {
-                        daemon.handle_closed(node, &mut out);
-                    }
+                    self.hear_dialled(number, &mut out)?;
                 }
             }
             self.perform(&mut out)?;
@@ -265,7 +265,8 @@ impl Service {
 
     /// Leaves when all is over and no console is there to say so.
     fn conclude(&mut self) {
-        if let Some((status, why)) = self.concluded.clone().filter(|_| !self.console.is_there()) {
+        let is_waited_for = self.console.is_there() || Instant::now() < self.stays;
+        if let Some((status, why)) = self.concluded.clone().filter(|_| !is_waited_for) {
             self.console.conclude(status, why);
             self.is_over = true;
         }
@@ -334,6 +335,7 @@ impl Service {
                 for (node, message) in self.early.drain(..) {
                     daemon.handle_message(node, message, out);
                 }
+                self.links.ended().into_iter().for_each(|node| daemon.handle_closed(node, out));
                 self.stage = Stage::Serving(plan, daemon);
             }
             stage => self.stage = stage,
@@ -352,6 +354,9 @@ impl Service {
                 bail!("node {} was lost before this one was linked with all", node.0);
             }
             self.early.extend(messages.into_iter().map(|message| (node, message)));
+            if is_closed {
+                self.links.unwatch(&self.poll, node);
+            }
             self.look_around(out);
             return Ok(());
         };
@@ -367,6 +372,22 @@ impl Service {
         }
         if is_closed {
             daemon.handle_closed(node, out);
+        }
+        Ok(())
+    }
+
+    /// Hears a node that was called.
+    fn hear_dialled(&mut self, number: u64, out: &mut Effects) -> Result<()> {
+        let answered = self.links.hear_dialled(&self.poll, number)?;
+        let Stage::Serving(_, daemon) = &mut self.stage else { return Ok(()) };
+        match answered {
+            Some(Answered::Linked(node, first)) => {
+                daemon.handle_linked(node, out);
+                daemon.handle_message(node, first, out);
+                self.hear(node, out)?;
+            }
+            Some(Answered::Nobody(node)) => daemon.handle_closed(node, out),
+            None => {}
         }
         Ok(())
     }
@@ -399,6 +420,7 @@ impl Service {
         {
             self.moment = now + TURN;
             daemon.handle_moment(out);
+            self.conclude();
         }
         if let Some((_, limit)) = self.limit.take_if(|(ends, _)| *ends <= now)
             && self.concluded.is_none()
@@ -463,6 +485,10 @@ impl Service {
                 }
                 Effect::Conclude(status, why) => {
                     self.concluded = Some((status, why));
+                    // Others may hear of that through this node.
+                    if matches!(&self.stage, Stage::Serving(plan, _) if !plan.is_mesh()) {
+                        self.stays = Instant::now() + STAYS;
+                    }
                     self.conclude();
                 }
                 Effect::Leave => {

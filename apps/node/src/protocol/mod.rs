@@ -22,11 +22,12 @@
 //! others. Once all that live have said so, each may leave, and no console is needed for that.
 //!
 //! **Assumes** that a link between two living daemons loses nothing and keeps the order, and that
-//! its end tells the end of the other one.
+//! its end tells the end of the other one; also that nobody but the host of a daemon that has ended
+//! refuses a call to it, as a firewall could.
 //!
 //! Reference: the daemons that mend their own routing and stamp their messages, of Zhong et al.,
-//! *Runtime Level Failure Detection and Propagation in HPC Systems* (2019), §3; here each knows
-//! each.
+//! *Runtime Level Failure Detection and Propagation in HPC Systems* (2019), §3; here each of up to 64
+//! is linked with each ([`graph`]).
 
 pub mod channel;
 pub mod collective;

@@ -3,7 +3,7 @@
 //! ```text
 //! daemon ── here ──────▶ console     it runs, and others can reach it at this port
 //! daemon ◀── plan ────── console     the nodes, and what is to be started
-//! daemon ── ready ─────▶ console     it is linked with all others
+//! daemon ── ready ─────▶ console     it is linked with the others
 //! daemon ◀── go ──────── console
 //! daemon ── output, reports ▶ console
 //! daemon ◀── printed ──── console    so much of the output is not lost with the console

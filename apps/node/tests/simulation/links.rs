@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fampi_node::protocol::{Node, graph::Graph};
+use fampi_node::protocol::{Node, daemon::Daemon, graph::Graph};
 
 use super::{Travelling, World};
 
@@ -62,6 +62,19 @@ impl World {
         if self.stations[to].lives {
             self.drive(to, |it, out| it.handle_linked(Node(from as u32), out));
         }
+    }
+
+    /// A moment passes for all; true when something comes of it.
+    pub(super) fn pass_moment(&mut self) -> bool {
+        if self.cabling.is_none() {
+            return false;
+        }
+        for at in 0..self.stations.len() {
+            if self.stations[at].lives {
+                self.drive(at, Daemon::handle_moment);
+            }
+        }
+        self.cables.values().any(|cable| !cable.is_empty())
     }
 
     /// At rest all neighbours that live are linked.

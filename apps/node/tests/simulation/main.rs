@@ -365,7 +365,7 @@ impl World {
         let calls = self.cabling.as_ref().map_or(0, Cabling::calls);
         let choices = full.len() + ready.len() + calls;
         if choices == 0 {
-            return self.give_up();
+            return self.pass_moment() || self.give_up();
         }
         let choice = self.dice.roll(choices);
         if let Some((from, to)) = full.get(choice).copied() {

@@ -43,6 +43,8 @@ struct Many {
     most_links: usize,
     /// The network is cut before this node.
     cut: Option<usize>,
+    /// Calls from one part to the other.
+    unanswered: Vec<(usize, usize)>,
 }
 
 impl Many {
@@ -70,6 +72,7 @@ impl Many {
             messages: 0,
             most_links: 0,
             cut: None,
+            unanswered: Vec::new(),
         };
         for at in 0..nodes {
             many.daemons.push(Daemon::new(Node(at as u32), rooms.clone()).in_graph());
@@ -92,6 +95,9 @@ impl Many {
                     assert!(self.links[at].contains(&to), "{at} is not linked with {to}");
                     self.messages += 1;
                     self.put(at, to, Under::Message(Box::new(message)));
+                }
+                Effect::Call(to) if self.is_cut(at, to.0 as usize) => {
+                    self.unanswered.push((at, to.0 as usize));
                 }
                 Effect::Call(to) => self.put(at, to.0 as usize, Under::Call),
                 Effect::Answer(ticket, answer) => {
@@ -266,26 +272,61 @@ fn cut(nodes: usize, first: usize, seed: u64) {
     let ends = (0..nodes).flat_map(|at| many.links[at].iter().map(move |to| (at, *to)));
     let mut ends: Vec<(usize, usize)> =
         ends.filter(|(one, other)| many.is_cut(*one, *other)).collect();
-    let all = ends.clone();
+    let mut silent = ends.clone();
+    // Of two parts that are nearly as large as each other both stop when some of them have died.
+    let mut losses = if (2 * first).abs_diff(nodes) > 8 { 4 } else { 0 };
     while !ends.is_empty() {
         let (at, to) = ends.swap_remove(many.dice.roll(ends.len()));
         many.drive(at, |it, out| it.handle_quiet(Node(to as u32), out));
         let moment = many.dice.roll(nodes);
         many.drive(moment, Daemon::handle_moment);
         while many.dice.roll(40) > 0 && many.turn() {}
+        if losses > 0 && many.dice.roll(10) == 0 {
+            // In any part, some of whose nodes then call others of the other part.
+            losses -= 1;
+            let lost = many.dice.roll(nodes);
+            many.lose(&[lost]);
+        }
+        if ends.is_empty() {
+            while many.turn() {}
+            silent.extend(&many.unanswered);
+            ends.append(&mut many.unanswered);
+        }
     }
-    let smaller = if 2 * first < nodes { 0..first } else { first..nodes };
-    let rest = |many: &mut Many| {
-        (0..nodes).for_each(|at| many.drive(at, Daemon::handle_moment));
+    let is_smaller = |at: usize| (2 * first < nodes) == (at < first);
+    let pause = |many: &mut Many| {
+        for at in 0..nodes {
+            if many.lives[at] && !many.left.contains(&at) {
+                many.drive(at, Daemon::handle_moment);
+            }
+        }
         while many.turn() {}
-        (0..nodes).for_each(|at| many.drive(at, Daemon::handle_moment));
-        assert_eq!(many.left, smaller.clone().collect(), "{first} of {nodes}");
     };
-    rest(&mut many);
-    for (at, to) in all.into_iter().filter(|(at, _)| !smaller.contains(at)) {
-        many.drive(at, |it, out| it.handle_silence(Node(to as u32), out));
+    let check = |many: &Many| {
+        let stopped = (0..nodes).filter(|at| many.lives[*at] && is_smaller(*at));
+        assert_eq!(many.left, stopped.collect(), "{first} of {nodes}");
+    };
+    pause(&mut many);
+    pause(&mut many);
+    check(&many);
+    // Those who go on find more and more of the others silent.
+    while !silent.is_empty() {
+        for (at, to) in silent {
+            if is_smaller(at) || !many.lives[at] {
+                continue;
+            }
+            many.drive(at, |it, out| it.handle_quiet(Node(to as u32), out));
+            many.drive(at, |it, out| it.handle_silence(Node(to as u32), out));
+        }
+        pause(&mut many);
+        silent = std::mem::take(&mut many.unanswered);
     }
-    rest(&mut many);
+    check(&many);
+    let gone: BTreeSet<u32> =
+        (0..nodes).filter(|at| is_smaller(*at) || !many.lives[*at]).map(|at| at as u32).collect();
+    for at in (0..nodes).filter(|at| !is_smaller(*at) && many.lives[*at]) {
+        assert_eq!(many.daemons[at].members().lost(), gone, "{first} of {nodes}, as {at} knows");
+    }
 }
 
 #[test]

@@ -114,6 +114,7 @@ impl Daemon {
     pub fn handle_linked(&mut self, node: Node, out: &mut Effects) {
         let Some(routes) = &mut self.routes else { return };
         routes.begun.insert(node);
+        routes.unheard.remove(&node.0);
         let own = (self.members.me().0, self.number);
         let known = self.heard.iter().map(|(origin, number)| (*origin, *number));
         out.push(Effect::Send(node, Message::Known(known.chain([own]).collect())));
@@ -218,8 +219,8 @@ impl Daemon {
     }
 
     /// A moment has passed: all are told whom of its neighbours this node does not hear, if that has
-    /// changed, and it stops itself if too few can be reached. It is enough to look now and then, as
-    /// many neighbours fall silent at once, and then to many.
+    /// changed, and it stops itself if too few can be reached; and they are told what it says of the
+    /// whole job. Once in a while is enough for what changes for many nodes at the same time.
     pub fn handle_moment(&mut self, out: &mut Effects) {
         let me = self.members.me();
         let Some(routes) = self.routes.as_mut().filter(|_| !self.has_left) else { return };
@@ -231,9 +232,11 @@ impl Daemon {
         if is_stale {
             self.reckon();
             if !self.members.may_go_on() {
-                self.leave(out);
+                return self.leave(out);
             }
         }
+        self.say_to_all(out);
+        self.settle(out);
     }
 
     /// Acts on what a node says of those it does not hear.

@@ -146,21 +146,37 @@ impl Daemon {
     /// some, too, and decides the status. Who knows more says something else until all know it, and
     /// who has not heard of the loss yet may still hear more of the lost.
     fn settle_conclusion(&mut self, out: &mut Effects) {
-        let lost = if self.said == Report::Busy { BTreeSet::new() } else { self.members.lost() };
-        let says = (self.said.clone(), lost);
-        if self.said_to_all != says {
-            self.said_to_all = says.clone();
-            for node in self.members.others().collect::<Vec<Node>>() {
-                self.send(node, Message::Says(says.0.clone(), says.1.clone()), out);
-            }
+        if self.routes.is_none() {
+            self.say_to_all(out);
         }
+        let says = self.says();
         let agrees = |node: Node| self.others_said.get(&node) == Some(&says);
-        if self.is_concluded || !self.members.others().all(agrees) {
+        let is_said = self.said_to_all == says && !self.is_concluded;
+        if !is_said || !self.members.others().all(agrees) {
             return;
         }
         if let Report::Over(status, why) = says.0 {
             self.is_concluded = true;
             out.push(Effect::Conclude(status, why));
+        }
+    }
+
+    /// What this node has to say of the whole job, and the nodes that it knows to be lost.
+    fn says(&self) -> (Report, BTreeSet<u32>) {
+        let lost = if self.said == Report::Busy { BTreeSet::new() } else { self.members.lost() };
+        (self.said.clone(), lost)
+    }
+
+    /// Says that to all others, if it is new. In a graph a node that has concluded says no more: it
+    /// stays only to hand messages on, and its end is not to be told of again and again.
+    pub(super) fn say_to_all(&mut self, out: &mut Effects) {
+        let says = self.says();
+        if self.said_to_all == says || (self.routes.is_some() && self.is_concluded) {
+            return;
+        }
+        self.said_to_all = says.clone();
+        for node in self.members.others().collect::<Vec<Node>>() {
+            self.send(node, Message::Says(says.0.clone(), says.1.clone()), out);
         }
     }
 }
