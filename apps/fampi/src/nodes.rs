@@ -30,6 +30,8 @@ use crate::refusal::Misuse;
 const AGENT: &str = "__agent=";
 /// The network between name spaces; it is not seen outside of them.
 const NETWORK: &str = "10.77.0";
+/// What says how many addresses the kernel keeps.
+const NEIGHBOURS: &str = "net.ipv4.neigh.default.gc_thresh3";
 /// Names of the hosts of a name space: `ip netns exec` shows this folder as `/etc`.
 const NAMES: &str = "/etc/netns";
 /// Runs a command under a host name of its own.
@@ -154,6 +156,14 @@ impl Spaces {
             let advice = "run it as root, or name --hosts if it takes them";
             bail!(Misuse(format!("name spaces for several nodes take root: {advice}")));
         }
+        if let Some(most) = most_neighbours().filter(|most| number * (number - 1) > *most) {
+            eprintln!(
+                "fampi: {number} name spaces may need more than the {most} entries that the \
+                 kernel's table of addresses has for all of them: if connections time out, raise \
+                 it by `sysctl {NEIGHBOURS}={}`",
+                4 * number * number
+            );
+        }
         let own = |what: &str| format!("fampi-{}-{what}", process::id());
         let names = (0..number).map(|node| own(&node.to_string())).collect();
         // From here on a failure removes what there is.
@@ -187,6 +197,12 @@ impl Spaces {
         }
         Ok(spaces)
     }
+}
+
+/// How many addresses of neighbours the kernel keeps, for all name spaces of the machine.
+fn most_neighbours() -> Option<u32> {
+    let file = Path::new("/proc/sys").join(NEIGHBOURS.replace('.', "/"));
+    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 impl Drop for Spaces {

@@ -202,32 +202,80 @@ int main(int argc, char **argv)
 }
 "#;
 
+/// The C library for MPICH, installed, and what pkg-config says of it.
+struct Installed {
+    root: &'static Path,
+    folder: TempDir,
+    flags: String,
+}
+
+impl Installed {
+    fn new() -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("a checkout");
+        let folder = tempfile::tempdir().expect("a folder");
+        let prefix = folder.path().join("installed");
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+        tool.args(["install", "--mpi", "mpich", "--profile", "release", "--prefix"]);
+        run(tool.arg(&prefix));
+        let mut query = Command::new("pkg-config");
+        query.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+        let flags = run(query.args(["--cflags", "--libs", "fampi-mpich"]));
+        Self { root, folder, flags }
+    }
+
+    /// A program in C, built.
+    fn build(&self, source: &Path) -> PathBuf {
+        let program = self.folder.path().join("program");
+        let mut compiler = Command::new(self.root.join("target/mpich/mpi/bin/mpicc"));
+        compiler.arg(source).arg("-o").arg(&program).args(self.flags.split_whitespace());
+        run(&mut compiler);
+        program
+    }
+
+    fn library(&self) -> PathBuf {
+        self.folder.path().join("installed/lib/mpich")
+    }
+}
+
+/// What a command says that succeeds.
+fn run(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().expect("it starts");
+    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    text(&output.stdout)
+}
+
+#[test]
+#[ignore = "builds the C library for MPICH"]
+fn nobody_waits_on_mpich_for_who_dies_on_another_node_in_the_link_of_old_and_new_processes() {
+    if !has_name_spaces() {
+        return;
+    }
+    let installed = Installed::new();
+    let program = installed.build(&installed.root.join("ffi/tests/programs/spawns.c"));
+    let program = program.to_str().expect("a path");
+    let library = installed.library().display().to_string();
+    let steps = |who, number: u32| (1..=number).map(move |step| format!("{who}link{step}"));
+    for who in steps("root", 3).chain(steps("new", 3)).chain(steps("other", 2)) {
+        // The new process comes to the node of the first that died; the root is on another one.
+        let variables = [("LD_LIBRARY_PATH", library.as_str())];
+        let job = Job::start_with(4, 4, &variables, &["--mpi", "mpich"], &[program, &who]);
+        let output = job.finish();
+        let complete = text(&output.stdout).matches(": complete again").count();
+        assert!(output.status.success() && complete == 4, "{who}: {}", said(&output));
+    }
+}
+
 #[test]
 #[ignore = "builds the C library for MPICH"]
 fn a_program_in_c_that_pkg_config_builds_survives_on_mpich() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("a checkout");
-    let folder = tempfile::tempdir().expect("a folder");
-    let run = |command: &mut Command| {
-        let output = command.stdin(Stdio::null()).output().expect("it starts");
-        assert!(output.status.success(), "{command:?}: {}", said(&output));
-        text(&output.stdout)
-    };
-    let prefix = folder.path().join("installed");
-    let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
-    tool.args(["install", "--mpi", "mpich", "--profile", "release", "--prefix"]);
-    run(tool.arg(&prefix));
-    let mut query = Command::new("pkg-config");
-    query.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
-    let flags = run(query.args(["--cflags", "--libs", "fampi-mpich"]));
-    fs::write(folder.path().join("outsider.c"), OUTSIDER).expect("written");
-    let mut compiler = Command::new(root.join("target/mpich/mpi/bin/mpicc"));
-    compiler.current_dir(folder.path()).args(["outsider.c", "-o", "outsider"]);
-    run(compiler.args(flags.split_whitespace()));
-    let program = folder.path().join("outsider");
+    let installed = Installed::new();
+    let source = installed.folder.path().join("outsider.c");
+    fs::write(&source, OUTSIDER).expect("written");
+    let program = installed.build(&source);
     let _alone = alone();
     for _ in 0..5 {
         let mut tool = fampi(&["--mpi", "mpich", "-n", "4", "--"]);
-        let output = tool.env("LD_LIBRARY_PATH", prefix.join("lib/mpich")).arg(&program).output();
+        let output = tool.env("LD_LIBRARY_PATH", installed.library()).arg(&program).output();
         let output = output.expect("the tool starts");
         let survived = text(&output.stdout).matches("outsider: survived").count();
         assert!(output.status.success() && survived == 3, "{}", said(&output));

@@ -62,8 +62,8 @@ pub(crate) fn alone() -> Alone {
     Alone(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// True where there can be name spaces; otherwise the reason is printed. It is tried once: tests that
-/// try it at the same time would find the name taken.
+/// True where there can be name spaces; otherwise the reason is printed. It is tried once: tests
+/// that try it at the same time would find the name taken.
 pub(crate) fn has_name_spaces() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
     let can = *CAN.get_or_init(|| {

@@ -90,7 +90,7 @@ struct Dialled {
 #[derive(Debug)]
 pub(super) enum Answered {
     /// The node is linked, and says this first.
-    Linked(Node, Message),
+    Linked(Node, Box<Message>),
     /// Nobody is there.
     Nobody(Node),
 }
@@ -242,7 +242,7 @@ impl Links {
             let Some(dialled) = self.dialled.remove(&node) else { return Ok(None) };
             poll.remove(&dialled.link);
             self.join(poll, node, dialled.link)?;
-            return Ok(Some(Answered::Linked(node, first)));
+            return Ok(Some(Answered::Linked(node, Box::new(first))));
         }
         if dialled.link.is_closed() {
             poll.remove(&dialled.link);
@@ -460,8 +460,8 @@ impl Links {
         Ok(changes)
     }
 
-    /// Looks after the nodes that were called and have not answered: calls them again when they have
-    /// not let this node in, and says who has been silent.
+    /// Looks after the nodes that were called and have not answered: calls them again when they
+    /// have not let this node in, and says who has been silent.
     fn look_after_dialled(
         &mut self,
         poll: &Poll,

@@ -26,8 +26,8 @@
 //! refuses a call to it, as a firewall could.
 //!
 //! Reference: the daemons that mend their own routing and stamp their messages, of Zhong et al.,
-//! *Runtime Level Failure Detection and Propagation in HPC Systems* (2019), §3; here each of up to 64
-//! is linked with each ([`graph`]).
+//! *Runtime Level Failure Detection and Propagation in HPC Systems* (2019), §3; here each of up to
+//! 64 is linked with each ([`graph`]).
 
 pub mod channel;
 pub mod collective;

@@ -152,7 +152,8 @@ mod tests {
         /// stop has found all on the other side quiet before one of these finds any of them lost.
         #[test]
         fn who_is_cut_off_stops_before_the_others_go_on(
-            beats in prop::collection::vec((prop::array::uniform4(0_u32..9000), 0_u32..4000), 0..60),
+            beats in
+                prop::collection::vec((prop::array::uniform4(0_u32..9000), 0_u32..4000), 0..60),
             alone in 0_usize..4,
             with in 0_usize..5,
         ) {

@@ -1,9 +1,9 @@
 //! Daemons on a simulated network lose nodes and processes at random moments, also while they tell
 //! of something: no request of a living rank stays without an answer, all living daemons know the
 //! same in the end, also of those whom their ranks have met, and each tells its ranks of each death
-//! once. In some jobs not all daemons are linked. Nodes join at any moment, also while others are lost, and some never come. A daemon leaves
-//! when it may, without a console: none of the others starts anything after that, and all leave
-//! with one status.
+//! once. In some jobs not all daemons are linked. Nodes join at any moment, also while others are
+//! lost, and some never come. A daemon leaves when it may, without a console: none of the others
+//! starts anything after that, and all leave with one status.
 //!
 //! `FAMPI_SEEDS` says how many runs; a run that fails prints its seed, which repeats it when it is
 //! `FAMPI_SEED`.

@@ -346,7 +346,7 @@ fn hundreds_of_daemons_lose_many_and_answer_all() {
 }
 
 #[test]
-#[ignore = "it takes a minute and four gigabytes"]
+#[ignore = "it takes half a minute and 1.3 GB"]
 fn four_thousand_daemons_lose_many_and_answer_all() {
     run(4096, 3, number("FAMPI_SEED").unwrap_or(1));
 }

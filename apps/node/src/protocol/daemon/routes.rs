@@ -218,9 +218,9 @@ impl Daemon {
         }
     }
 
-    /// A moment has passed: all are told whom of its neighbours this node does not hear, if that has
-    /// changed, and it stops itself if too few can be reached; and they are told what it says of the
-    /// whole job. Once in a while is enough for what changes for many nodes at the same time.
+    /// A moment has passed: all are told whom of its neighbours this node does not hear, if that
+    /// has changed, and it stops itself if too few can be reached. Then they are told what it says
+    /// of the whole job. Now and then is enough for what changes for many nodes at the same time.
     pub fn handle_moment(&mut self, out: &mut Effects) {
         let me = self.members.me();
         let Some(routes) = self.routes.as_mut().filter(|_| !self.has_left) else { return };
