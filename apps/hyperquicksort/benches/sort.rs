@@ -14,7 +14,7 @@
 use std::{
     env,
     error::Error,
-    path::Path,
+    path::PathBuf,
     process::ExitCode,
     thread,
     time::{Duration, Instant},
@@ -45,26 +45,14 @@ const TESTS: &str = "tests";
 const REPEAT: u32 = 3;
 
 fn main() -> ExitCode {
-    let word = |name: &str| {
-        let mut words = env::args().map(|word| split(&word));
-        words.find(|(known, _)| known == name).and_then(|(_, value)| value)
-    };
-    let number = |name: &str| word(name).and_then(|value| value.parse::<u64>().ok());
-    let mut options = Options { repeat: REPEAT, ..Options::default() };
-    if word("local").is_some_and(|local| local == "comparison") {
-        options.local = Local::Comparison;
-    }
-    options.keys.count = number("n").unwrap_or(10_000_000);
-    let folder = env::temp_dir().join("fampi-bench-sort");
-    options.folder = Some(folder.clone());
-    let rounds = number("rounds").unwrap_or(20).max(1);
+    let wanted = Wanted::read(env::args().skip(1).filter(|word| word != "--bench"));
     let Some(universe) = mpi::initialize() else {
         eprintln!("sort: start this program with `cargo fampi bench sort`");
         return ExitCode::FAILURE;
     };
     let everybody = universe.world();
-    let ways = match ways(word("ways").as_deref()) {
-        Ok(ways) => ways,
+    let wanted = match wanted {
+        Ok(wanted) => wanted,
         Err(refusal) => {
             if everybody.rank() == 0 {
                 eprintln!("sort: {refusal}");
@@ -72,12 +60,51 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let Err(error) = measure(everybody.duplicate(), &options, &ways, rounds, &folder) else {
+    let Err(error) = measure(everybody.duplicate(), &wanted) else {
         return ExitCode::SUCCESS;
     };
     eprintln!("sort: rank {}: {error}", everybody.rank());
     // Others may wait for this rank.
     everybody.abort(1)
+}
+
+/// What is to be measured.
+struct Wanted {
+    options: Options,
+    ways: Vec<&'static str>,
+    rounds: u64,
+    folder: PathBuf,
+}
+
+impl Wanted {
+    /// What these words say.
+    fn read(words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let folder = env::temp_dir().join("fampi-bench-sort");
+        let mut options = Options { repeat: REPEAT, ..Options::default() };
+        options.folder = Some(folder.clone());
+        options.keys.count = 10_000_000;
+        let mut wanted = Self { options, ways: ways(None)?, rounds: 20, folder };
+        for word in words {
+            let (name, value) = split(&word);
+            let value = value.unwrap_or_default();
+            let number = |least: u64| {
+                let number = value.parse().ok().filter(|number| *number >= least);
+                number
+                    .ok_or_else(|| format!("{name} is a number, {least} or more, not \"{value}\""))
+            };
+            match (name.as_str(), value.as_str()) {
+                ("n", _) => wanted.options.keys.count = number(0)?,
+                ("rounds", _) => wanted.rounds = number(1)?,
+                ("ways", named) => wanted.ways = ways(Some(named))?,
+                ("local", "comparison") => wanted.options.local = Local::Comparison,
+                _ => {
+                    let known = "n=KEYS, rounds=N, ways=WAY,…, local=comparison";
+                    return Err(format!("\"{word}\" is none of the words here: {known}"));
+                }
+            }
+        }
+        Ok(wanted)
+    }
 }
 
 /// Whether an observer tests the ranks.
@@ -96,13 +123,8 @@ fn ways(named: Option<&str>) -> Result<Vec<&'static str>, String> {
     Ok(known.iter().copied().filter(|way| is_meant(way)).collect())
 }
 
-fn measure(
-    everybody: SimpleCommunicator,
-    options: &Options,
-    ways: &[&str],
-    rounds: u64,
-    folder: &Path,
-) -> Result<(), Box<dyn Error>> {
+fn measure(everybody: SimpleCommunicator, wanted: &Wanted) -> Result<(), Box<dyn Error>> {
+    let Wanted { options, ways, rounds, folder } = wanted;
     let (rank, ranks) = (everybody.rank() as u32, everybody.size() as u32);
     let mut world = World::enter(Box::new(MpiPlatform::adopt(&everybody)?))?;
     let mut net = Plain::new(everybody);
@@ -112,7 +134,7 @@ fn measure(
         _ => None,
     };
     let mut times = vec![Vec::new(); ways.len()];
-    for round in 0..=rounds {
+    for round in 0..=*rounds {
         // In another order in each round, as what a way leaves in the caches is felt by the next.
         let mut order: Vec<usize> = (0..ways.len()).collect();
         fastrand::Rng::with_seed(round).shuffle(&mut order);

@@ -22,7 +22,10 @@ use std::process::{Command, Output, Stdio};
 fn fampi(options: &[&str]) -> Command {
     network::folders_before();
     let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
-    tool.args(["run", "--launcher", "node", "--timeout", "60"]).args(options);
+    tool.args(["run", "--launcher", "node"]).args(options);
+    if !options.contains(&"--timeout") {
+        tool.args(["--timeout", "60"]);
+    }
     tool.env("XDG_STATE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("state"));
     tool.stdin(Stdio::null());
     tool

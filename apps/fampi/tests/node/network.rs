@@ -98,9 +98,8 @@ impl Job {
     ) -> Self {
         let alone = alone();
         let (nodes, ranks) = (nodes.to_string(), ranks.to_string());
-        let mut command = fampi(&["--nodes", &nodes, "-n", &ranks]);
-        command.envs(variables.iter().copied());
-        command.args(options).arg("--").args(program);
+        let mut command = fampi(&[&["--nodes", &nodes, "-n", &ranks], options].concat());
+        command.envs(variables.iter().copied()).arg("--").args(program);
         let tool = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         Self::of(tool.expect("the tool starts"), alone)
     }

@@ -1,5 +1,7 @@
 //! The links to the daemons of other nodes, and their signs of life.
 
+mod dialled;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -8,6 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use fampi_detector::protocol::{Host, Incarnation, Node, Timing, envelope::Secret};
 
+pub(super) use self::dialled::Answered;
+use self::dialled::Dialled;
 use crate::poll::Poll;
 use crate::protocol::channel::{CONSOLE, GUEST};
 use crate::protocol::message::{MAX_BYTES, Message};
@@ -19,7 +23,6 @@ use crate::wire::Link;
 pub(super) const LISTENER: u64 = 2;
 const LINKS: u64 = 1 << 10;
 const CALLERS: u64 = 1 << 33;
-const DIALLED: u64 = 1 << 36;
 /// A connection that proves nothing for so long ends.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Silence that is always borne: a daemon may wait so long for a disk or a processor at the first
@@ -59,7 +62,7 @@ pub(super) enum Called {
 /// What has come from a node.
 #[derive(Debug, Default)]
 pub(super) struct Received {
-    /// Its link was made while this node serves, and this is the first of it.
+    /// Its link was made after this node began to serve, and nothing was received over it before.
     pub(super) is_linked: bool,
     /// What it has sent.
     pub(super) messages: Vec<Message>,
@@ -74,25 +77,9 @@ struct Neighbour {
     is_new: bool,
     heard: Instant,
     is_quiet: bool,
+    /// In this silence the time is not counted already that this daemon did not run.
+    is_excused: bool,
     patience: Patience,
-}
-
-/// A node that was called, or asked to call, and has not answered.
-#[derive(Debug)]
-struct Dialled {
-    link: Link,
-    /// When that began, or it last proved that it lives.
-    since: Instant,
-    is_quiet: bool,
-}
-
-/// What has become of a call.
-#[derive(Debug)]
-pub(super) enum Answered {
-    /// The node is linked, and says this first.
-    Linked(Node, Box<Message>),
-    /// Nobody is there.
-    Nobody(Node),
 }
 
 /// The links of a daemon.
@@ -109,6 +96,7 @@ pub(super) struct Links {
     /// Not all nodes are linked with each other, and links are made later, too.
     is_graph: bool,
     addresses: Vec<SocketAddr>,
+    /// Nodes that were called, or asked to call, and have not answered.
     dialled: BTreeMap<Node, Dialled>,
     /// Those that have called, and proved nothing yet.
     callers: BTreeMap<u64, (Link, Instant)>,
@@ -216,45 +204,12 @@ impl Links {
         Ok(())
     }
 
-    /// Calls one more node, or asks it to call if it comes after this one, and waits for no answer.
-    pub(super) fn dial(&mut self, poll: &Poll, node: Node) -> Result<()> {
-        if self.neighbours.contains_key(&node) || self.dialled.contains_key(&node) {
-            return Ok(());
-        }
-        let address = self.addresses.get(node.0 as usize).context("a node that has no place")?;
-        let link = Link::dial(*address, self.me, host(node.0), &self.secret, MAX_BYTES)?;
-        poll.add(&link, DIALLED + u64::from(node.0))?;
-        self.dialled.insert(node, Dialled { link, since: Instant::now(), is_quiet: false });
-        Ok(())
-    }
-
-    /// Hears a node that was called, if this is its number. It is linked once it says something: it
-    /// has let this node in then.
-    pub(super) fn hear_dialled(&mut self, poll: &Poll, number: u64) -> Result<Option<Answered>> {
-        let node = number.checked_sub(DIALLED).and_then(|it| u32::try_from(it).ok()).map(Node);
-        let found = node.and_then(|node| Some((node, self.dialled.get_mut(&node)?)));
-        let Some((node, dialled)) = found else { return Ok(None) };
-        dialled.link.read();
-        if dialled.link.peer().is_some() {
-            dialled.since = Instant::now();
-        }
-        if let Some(first) = dialled.link.take() {
-            let Some(dialled) = self.dialled.remove(&node) else { return Ok(None) };
-            poll.remove(&dialled.link);
-            self.join(poll, node, dialled.link)?;
-            return Ok(Some(Answered::Linked(node, Box::new(first))));
-        }
-        if dialled.link.is_closed() {
-            poll.remove(&dialled.link);
-        }
-        Ok(dialled.link.is_refused().then_some(Answered::Nobody(node)))
-    }
-
     fn join(&mut self, poll: &Poll, node: Node, link: Link) -> Result<()> {
         poll.add(&link, LINKS + u64::from(node.0))?;
         let (heard, patience) = (Instant::now(), Patience::default());
         let is_new = !self.is_meeting;
-        let mut neighbour = Neighbour { link, is_new, heard, is_quiet: false, patience };
+        let mut neighbour =
+            Neighbour { link, is_new, heard, is_quiet: false, is_excused: false, patience };
         if let Some(dialled) = self.dialled.remove(&node) {
             poll.remove(&dialled.link);
         }
@@ -373,6 +328,7 @@ impl Links {
         }
         if !messages.is_empty() {
             neighbour.heard = Instant::now();
+            neighbour.is_excused = false;
         }
         Received { is_linked, messages, is_closed: neighbour.link.is_closed() }
     }
@@ -423,16 +379,21 @@ impl Links {
         let is_absent = |since: Instant| now.duration_since(since) > JOINING;
         let absent = self.expected.iter().filter(|(_, (since, _))| is_absent(*since));
         let mut changes: Vec<_> = absent.map(|(node, _)| (*node, Silence::Absent)).collect();
-        // All take the greatest lateness of any of them: who stops hears the latest one last.
+        // The greatest lateness of any: who is cut off may hear the latest one for longest.
         let all = self.neighbours.values().map(|it| it.patience.greatest());
         self.parted_late.pass(at);
         let parted = Duration::from_millis(self.parted_late.get().into());
         let greatest = all.fold(parted, Duration::max);
-        let greatest = if self.is_graph { MOST_LATE } else { greatest };
-        let lost_after = patience::lost_after(shortest, greatest);
-        // While this daemon did not run it heard nobody.
+        let lost_after = if self.is_graph {
+            patience::lost_after_in_graph(shortest)
+        } else {
+            patience::lost_after(shortest, greatest)
+        };
+        // While this daemon did not run it heard nobody: an excuse once in a silence.
         let was_late = if was_late > shortest / 2 { was_late } else { Duration::ZERO };
-        changes.extend(self.look_after_dialled(poll, now, (was_late, lost_after))?);
+        if beats {
+            changes.extend(self.look_after_dialled(poll, now, (was_late, lost_after))?);
+        }
         for (node, neighbour) in &mut self.neighbours {
             if beats && neighbour.link.peer().is_some() {
                 let beat = neighbour.patience.beat(late, at);
@@ -442,7 +403,9 @@ impl Links {
             if let Some(writable) = neighbour.link.take_change() {
                 poll.set_writable(&neighbour.link, LINKS + u64::from(node.0), writable)?;
             }
-            neighbour.heard = (neighbour.heard + was_late).min(now);
+            if was_late > Duration::ZERO && !std::mem::replace(&mut neighbour.is_excused, true) {
+                neighbour.heard = (neighbour.heard + was_late).min(now);
+            }
             let silent = now.duration_since(neighbour.heard);
             let late = if self.is_graph { MOST_LATE } else { neighbour.patience.last() };
             let is_quiet = silent > patience::quiet_after(shortest, late);
@@ -456,38 +419,6 @@ impl Links {
         }
         for link in &mut self.parted {
             link.flush();
-        }
-        Ok(changes)
-    }
-
-    /// Looks after the nodes that were called and have not answered: calls them again when they
-    /// have not let this node in, and says who has been silent.
-    fn look_after_dialled(
-        &mut self,
-        poll: &Poll,
-        now: Instant,
-        (was_late, lost_after): (Duration, Duration),
-    ) -> Result<Vec<(Node, Silence)>> {
-        let mut changes = Vec::new();
-        for (node, dialled) in &mut self.dialled {
-            if dialled.link.is_closed() && !dialled.link.is_refused() {
-                let address = self.addresses.get(node.0 as usize).context("it has no place")?;
-                dialled.link =
-                    Link::dial(*address, self.me, host(node.0), &self.secret, MAX_BYTES)?;
-                poll.add(&dialled.link, DIALLED + u64::from(node.0))?;
-            }
-            dialled.link.flush();
-            if let Some(writable) = dialled.link.take_change() {
-                poll.set_writable(&dialled.link, DIALLED + u64::from(node.0), writable)?;
-            }
-            dialled.since = (dialled.since + was_late).min(now);
-            let silent = now.duration_since(dialled.since);
-            if silent > lost_after {
-                changes.push((*node, Silence::Silent));
-            } else if silent > SHORTEST && !dialled.is_quiet {
-                dialled.is_quiet = true;
-                changes.push((*node, Silence::Quiet));
-            }
         }
         Ok(changes)
     }

@@ -323,6 +323,9 @@ impl Daemon {
         if !self.members.has_come(self.members.me()) {
             return self.leave(out);
         }
+        if self.is_concluded && self.routes.is_some() {
+            return self.forget_neighbour(node, out);
+        }
         if !self.members.is_lost(node) && !self.has_left {
             self.tell(Fact::Lost(node.0, is_proved), out);
         }

@@ -118,6 +118,14 @@ pub fn lost_after(shortest: Duration, greatest: Duration) -> Duration {
     quiet_after(shortest, greatest) * 3 / 2
 }
 
+/// A neighbour that is silent for longer has stopped itself, if it lives, where not all nodes are
+/// linked. All make the greatest allowance there. One that is cut off hears of others through its
+/// neighbours: if one of these dies in silence just before it would tell what it does not hear
+/// itself, that it is quiet takes as long again.
+pub fn lost_after_in_graph(shortest: Duration) -> Duration {
+    2 * quiet_after(shortest, MOST_LATE) + shortest
+}
+
 fn milliseconds(number: u32) -> Duration {
     Duration::from_millis(number.into())
 }

@@ -26,7 +26,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::super::{
-    Effect, Effects, Node,
+    Effect, Effects, Node, Report,
     graph::Graph,
     message::{Fact, Message, Parcel, Receipt},
 };
@@ -58,7 +58,7 @@ pub(super) struct Routes {
     begun: BTreeSet<Node>,
     sent: BTreeMap<Node, Sent>,
     taken: BTreeMap<Node, Taken>,
-    /// What no link leads further for now, and where it is to go.
+    /// Messages that no open link brings nearer to where they go, and where that is.
     waiting: Vec<(Node, Message)>,
     /// Neighbours that this node does not hear.
     unheard: BTreeSet<u32>,
@@ -188,13 +188,13 @@ impl Daemon {
         routes.taken.remove(&lost);
         routes.unheard.remove(&lost.0);
         routes.all_unheard.remove(&lost);
-        // The other one may not know yet that they are neighbours, or be lost unknown to all.
+        // The other one may not know yet that they are neighbours, or may have died unnoticed.
         for node in routes.graph.neighbours(me, |node| !members.is_lost(node)) {
             if !routes.open.contains(&node) && routes.begun.insert(node) {
                 out.push(Effect::Call(node));
             }
         }
-        // What waits is sent again by who keeps it, as that hears of the loss, too.
+        // Whoever has sent what waits here keeps it, and sends it again on hearing of this loss.
         routes.waiting.clear();
         let kept = routes.sent.iter().flat_map(|(to, sent)| {
             let parcel = |(number, message): &(u64, Message)| {
@@ -206,6 +206,15 @@ impl Daemon {
             routes.forward(me, parcel, to, out);
         }
         routes.is_stale = true;
+    }
+
+    /// A neighbour has ended, and so has the job: nobody is told of that.
+    pub(super) fn forget_neighbour(&mut self, node: Node, out: &mut Effects) {
+        let Some(routes) = &mut self.routes else { return };
+        routes.open.remove(&node);
+        if self.members.note_lost(node) {
+            out.push(Effect::Report(Report::Lost(node.0, 0)));
+        }
     }
 
     /// This node hears a neighbour again, or does not.
