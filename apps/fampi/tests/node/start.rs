@@ -135,3 +135,15 @@ fn several_programs_are_started_at_once_also_on_other_nodes() {
         assert_eq!(lines[2..], ["10 0 122", "10 0 122", "100 1 122"], "{said}");
     }
 }
+
+#[test]
+fn a_setting_without_sense_is_refused_with_what_it_should_be() {
+    for (name, value, most) in
+        [("FAMPI_MESH_NODES", "0", 1024), ("FAMPI_HEARTBEAT_MILLISECONDS", "soon", 60_000)]
+    {
+        let output = fampi(&["-n", "1", "--", "true"]).env(name, value).output();
+        let output = output.expect("the tool starts");
+        let sentence = format!("{name} should be a number from 1 to {most}, and is {value}");
+        assert!(!output.status.success() && text(&output.stderr).contains(&sentence), "{output:?}");
+    }
+}
