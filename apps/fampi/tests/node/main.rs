@@ -22,10 +22,11 @@ use std::process::{Command, Output, Stdio};
 fn fampi(options: &[&str]) -> Command {
     network::folders_before();
     let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
-    tool.args(["run", "--launcher", "node"]).args(options);
+    tool.args(["run", "--launcher", "node"]);
     if !options.contains(&"--timeout") {
         tool.args(["--timeout", "60"]);
     }
+    tool.args(options);
     tool.env("XDG_STATE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("state"));
     tool.stdin(Stdio::null());
     tool
