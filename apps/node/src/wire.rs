@@ -31,7 +31,7 @@ pub(crate) struct Link {
     sent: usize,
     /// The other end is gone, or no process of the job.
     is_closed: bool,
-    /// The system of the other end said that nobody is there.
+    /// The host that was called said that nobody listens there.
     is_refused: bool,
     /// The thread that waits for the connection has been told that there is something to send.
     is_waited: bool,
@@ -55,10 +55,7 @@ impl Link {
     ) -> Result<Self> {
         let stream = TcpStream::connect_timeout(&at, PATIENCE)
             .with_context(|| format!("cannot connect to {at}"))?;
-        let mut hello = Vec::new();
-        let channel = Channel::call(me, peer, secret.clone(), nonce()?, most, &mut hello);
-        let mut link = Self::of(stream, channel)?;
-        link.unsent = hello;
+        let mut link = Self::calling(stream, me, peer, secret, most)?;
         link.flush();
         Ok(link)
     }
@@ -74,15 +71,26 @@ impl Link {
         let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(family, SocketType::STREAM, flags, None).context("no socket")?;
-        let mut hello = Vec::new();
-        let channel = Channel::call(me, peer, secret.clone(), nonce()?, most, &mut hello);
-        let mut link = Self::of(socket.into(), channel)?;
-        link.unsent = hello;
+        let mut link = Self::calling(socket.into(), me, peer, secret, most)?;
         match connect(&link.stream, &at) {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
             Err(error) => (link.is_closed, link.is_refused) = (true, error == Errno::CONNREFUSED),
         }
         Ok(link)
+    }
+
+    /// The end of who calls, with the first of what it has to say.
+    fn calling(
+        stream: TcpStream,
+        me: Host,
+        peer: Host,
+        secret: &Secret,
+        most: usize,
+    ) -> Result<Self> {
+        let mut hello = Vec::new();
+        let channel = Channel::call(me, peer, secret.clone(), nonce()?, most, &mut hello);
+        let link = Self::of(stream, channel)?;
+        Ok(Self { unsent: hello, ..link })
     }
 
     /// A process has called.
@@ -135,7 +143,7 @@ impl Link {
         self.is_closed
     }
 
-    /// True when nobody was there to be called.
+    /// True when the host that was called said that nobody listens there.
     pub(crate) const fn is_refused(&self) -> bool {
         self.is_refused
     }

@@ -88,7 +88,7 @@ impl Job {
         Self::start_with(nodes, ranks, &[], options, program)
     }
 
-    /// The same with these variables.
+    /// Starts it with these variables in the environment of all processes.
     pub(crate) fn start_with(
         nodes: u32,
         ranks: u32,

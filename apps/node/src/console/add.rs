@@ -198,7 +198,7 @@ fn ask(
                 Some(Word::Admitted(invitation)) => return Ok((link, invitation)),
                 Some(Word::NotAdmitted(Refusal::Over)) => bail!("the job ends"),
                 Some(Word::NotAdmitted(Refusal::Large)) => {
-                    bail!("a job that began with more than {MESH} nodes takes no more of them")
+                    bail!("a job that began on so many nodes, more than {MESH}, takes no more")
                 }
                 // Another one, which may be the next, or one that is about to be lost.
                 _ => {}

@@ -77,7 +77,7 @@ struct Neighbour {
     is_new: bool,
     heard: Instant,
     is_quiet: bool,
-    /// In this silence the time is not counted already that this daemon did not run.
+    /// Of this silence a time was taken off in which this daemon did not run.
     is_excused: bool,
     patience: Patience,
 }
@@ -113,6 +113,12 @@ pub(super) struct Links {
     parted_late: Greatest,
     /// Connections that were refused.
     refused: u64,
+}
+
+/// Sends over the link of this number what there is room for, and waits for room for the rest.
+fn push(poll: &Poll, link: &mut Link, number: u64) -> Result<()> {
+    link.flush();
+    link.take_change().map_or(Ok(()), |writable| poll.set_writable(&*link, number, writable))
 }
 
 /// This node in its only life: a daemon that ends does not come back.
@@ -389,7 +395,7 @@ impl Links {
         } else {
             patience::lost_after(shortest, greatest)
         };
-        // While this daemon did not run it heard nobody: an excuse once in a silence.
+        // This daemon cannot hear while it does not run: once in each silence it makes up for that.
         let was_late = if was_late > shortest / 2 { was_late } else { Duration::ZERO };
         if beats {
             changes.extend(self.look_after_dialled(poll, now, (was_late, lost_after))?);
@@ -399,10 +405,7 @@ impl Links {
                 let beat = neighbour.patience.beat(late, at);
                 neighbour.link.send(&Message::Beat(beat));
             }
-            neighbour.link.flush();
-            if let Some(writable) = neighbour.link.take_change() {
-                poll.set_writable(&neighbour.link, LINKS + u64::from(node.0), writable)?;
-            }
+            push(poll, &mut neighbour.link, LINKS + u64::from(node.0))?;
             if was_late > Duration::ZERO && !std::mem::replace(&mut neighbour.is_excused, true) {
                 neighbour.heard = (neighbour.heard + was_late).min(now);
             }

@@ -51,7 +51,7 @@ impl Many {
     fn new(nodes: usize, seed: u64) -> Self {
         let graph = Graph::new(nodes as u32);
         let rooms: Vec<_> = (0..nodes).map(|at| place(at).room()).collect();
-        // Its neighbours are among the first to be asked: ranks stand anywhere.
+        // Ranks stand all around the ring.
         let places = (0..RANKS).map(|rank| (rank * nodes / RANKS) as u32).collect();
         let (name, program) = ("job@1".into(), Program::default());
         let space = Space { name, places, program, ..Space::default() };
@@ -243,7 +243,7 @@ fn run(nodes: usize, rounds: u64, seed: u64) {
         for _ in 0..some {
             many.turn();
         }
-        // Of the first two losses of a round one may be that of the others' way around the first.
+        // Some side by side; then others, perhaps on the ways around those.
         let first = many.dice.roll(nodes);
         let beside: Vec<usize> = (0..many.dice.roll(6)).map(|ahead| first + ahead).collect();
         many.lose(&beside);
@@ -337,7 +337,7 @@ fn the_smaller_part_of_a_cut_network_stops_itself_and_no_other_daemon_does() {
 }
 
 #[test]
-fn hundreds_of_daemons_lose_many_and_answer_all() {
+fn daemons_of_a_graph_lose_many_and_answer_all() {
     let seeds = number("FAMPI_SEED").map_or(0..5, |seed| seed..seed + 1);
     for seed in seeds {
         println!("FAMPI_SEED={seed}");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use fampi_detector::protocol::Node;
 
-use super::{Links, SHORTEST, Silence, host};
+use super::{Links, SHORTEST, Silence, host, push};
 use crate::poll::Poll;
 use crate::protocol::message::{MAX_BYTES, Message};
 use crate::wire::Link;
@@ -30,7 +30,7 @@ pub(super) struct Dialled {
 pub(in crate::daemon) enum Answered {
     /// The node is linked, and says this first.
     Linked(Node, Box<Message>),
-    /// Nobody is there.
+    /// The host of the node says that no daemon is there.
     Nobody(Node),
 }
 
@@ -41,8 +41,9 @@ impl Links {
             return Ok(());
         }
         let address = self.addresses.get(node.0 as usize).context("a node that has no place")?;
-        let link = Link::dial(*address, self.me, host(node.0), &self.secret, MAX_BYTES)?;
+        let mut link = Link::dial(*address, self.me, host(node.0), &self.secret, MAX_BYTES)?;
         poll.add(&link, DIALLED + u64::from(node.0))?;
+        push(poll, &mut link, DIALLED + u64::from(node.0))?;
         self.dialled.insert(
             node,
             Dialled { link, since: Instant::now(), is_quiet: false, is_excused: false },
@@ -92,10 +93,7 @@ impl Links {
                     Link::dial(*address, self.me, host(node.0), &self.secret, MAX_BYTES)?;
                 poll.add(&dialled.link, DIALLED + u64::from(node.0))?;
             }
-            dialled.link.flush();
-            if let Some(writable) = dialled.link.take_change() {
-                poll.set_writable(&dialled.link, DIALLED + u64::from(node.0), writable)?;
-            }
+            push(poll, &mut dialled.link, DIALLED + u64::from(node.0))?;
             if was_late > Duration::ZERO && !std::mem::replace(&mut dialled.is_excused, true) {
                 dialled.since = (dialled.since + was_late).min(now);
             }

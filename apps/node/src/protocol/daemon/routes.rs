@@ -13,9 +13,9 @@
 //! - *In order behind the news*: a daemon passes news on over each link before it acts on them, and
 //!   a new link gets what it lacks before anything else. So who hands a parcel on to the next node
 //!   has told it all that the sender of the parcel knew.
-//! - *All come*: a parcel is lost only on a node that is lost. Whoever still keeps it for want of a
-//!   receipt hears of that loss, and sends it again. It cannot be lost on that node again: all on
-//!   its way know of the loss before it comes, as news go ahead of it.
+//! - *All come*: a parcel is lost only on a node that is lost. Its sender keeps it until the
+//!   receipt comes; if it hears of a loss before that, it sends it again. The parcel cannot be lost
+//!   on that node again: all on its way know of the loss before it comes, as news go ahead of it.
 //! - *Once*: parcels are numbered, for each sender and receiver.
 //!
 //! A parcel waits where no link leads further, until the link to the next living node is there.
@@ -194,7 +194,8 @@ impl Daemon {
                 out.push(Effect::Call(node));
             }
         }
-        // Whoever has sent what waits here keeps it, and sends it again on hearing of this loss.
+        // The sender of each parcel that waits here keeps it, and sends it again when it hears of
+        // this loss.
         routes.waiting.clear();
         let kept = routes.sent.iter().flat_map(|(to, sent)| {
             let parcel = |(number, message): &(u64, Message)| {
@@ -208,7 +209,7 @@ impl Daemon {
         routes.is_stale = true;
     }
 
-    /// A neighbour has ended, and so has the job: nobody is told of that.
+    /// A neighbour has left after the end of the job: this node tells nobody of that loss.
     pub(super) fn forget_neighbour(&mut self, node: Node, out: &mut Effects) {
         let Some(routes) = &mut self.routes else { return };
         routes.open.remove(&node);
@@ -289,10 +290,11 @@ impl Routes {
 #[cfg(test)]
 mod tests {
     use super::super::super::{
-        Answer, Failure, Process, Ticket,
+        Answer, Failure, Guest, Process, Refusal, Ticket,
         collective::{Key, Kind},
         directory::{Entry, EntryId},
         message::News,
+        orders::Place,
         placement::Room,
         space::{Program, Space},
     };
@@ -371,6 +373,39 @@ mod tests {
         daemon.handle_closed(Node(40), &mut out);
         let answer = Effect::Answer(Ticket(1), Answer::Bytes(Err(Failure::Lost)));
         assert!(out.contains(&answer), "{out:?}");
+    }
+
+    #[test]
+    fn neighbours_hear_of_a_loss_before_what_is_sent_again_and_later_of_its_proof() {
+        let mut out = Effects::new();
+        let mut daemon = daemon(&mut out);
+        daemon.handle_question(rank(40), Ticket(1), &mut out);
+        let news = |number, is_proved| {
+            Message::News(News { origin: 50, number, fact: Fact::Lost(36, is_proved) })
+        };
+        out.clear();
+        daemon.handle_message(Node(96), news(1, false), &mut out);
+        let is_news = |it: &Effect| matches!(it, Effect::Send(_, Message::News(_)));
+        let is_parcel = |it: &Effect| matches!(it, Effect::Send(_, Message::Parcel(_)));
+        let last_news = out.iter().rposition(is_news).expect("passed on");
+        assert!(last_news < out.iter().position(is_parcel).expect("sent again"), "{out:?}");
+        assert!(!daemon.members().knows_loss(Node(36), true));
+        out.clear();
+        daemon.handle_message(Node(96), news(2, true), &mut out);
+        assert!(daemon.members().knows_loss(Node(36), true) && out.iter().any(is_news), "{out:?}");
+        out.clear();
+        let again = News { origin: 51, number: 1, fact: Fact::Lost(36, true) };
+        daemon.handle_message(Node(96), Message::News(again), &mut out);
+        assert!(!out.iter().any(is_news), "all neighbours know: {out:?}");
+    }
+
+    #[test]
+    fn no_node_joins_a_job_whose_nodes_are_not_all_linked() {
+        let mut out = Effects::new();
+        let mut daemon = daemon(&mut out);
+        let address = ([127, 0, 0, 1], 1).into();
+        daemon.handle_add(Guest(7), Place { name: "new".into(), slots: 1, address }, &mut out);
+        assert_eq!(out, [Effect::Admit(Guest(7), Err(Refusal::Large))]);
     }
 
     #[test]
