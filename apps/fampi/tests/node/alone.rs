@@ -41,8 +41,18 @@ impl User {
     }
 
     pub(crate) fn run(&self, options: &[&str], program: &[&str]) -> Child {
+        self.run_with(&[], options, program)
+    }
+
+    /// The same with these variables in the environment.
+    pub(crate) fn run_with(
+        &self,
+        variables: &[(&str, &str)],
+        options: &[&str],
+        program: &[&str],
+    ) -> Child {
         let mut command = fampi(options);
-        command.arg("--").args(program);
+        command.envs(variables.iter().copied()).arg("--").args(program);
         self.is(command).spawn().expect("the tool starts")
     }
 

@@ -16,9 +16,9 @@ use super::START;
 use super::attach::{find, go_where_nodes_are};
 use super::hosts::{By, HostSlots, JOINS, KeyFile, Starter, agent, own_address};
 use crate::daemon::{host, parse_secret};
+use crate::protocol::Refusal;
 use crate::protocol::channel::{CONSOLE, GUEST, NEWCOMER};
 use crate::protocol::orders::{Invitation, MAX_BYTES, Order, Place, Word};
-use crate::protocol::{Refusal, graph::MESH};
 use crate::record::{self, Record};
 use crate::wire::Link;
 
@@ -197,9 +197,6 @@ fn ask(
             match answer {
                 Some(Word::Admitted(invitation)) => return Ok((link, invitation)),
                 Some(Word::NotAdmitted(Refusal::Over)) => bail!("the job ends"),
-                Some(Word::NotAdmitted(Refusal::Large)) => {
-                    bail!("a job that began on so many nodes, more than {MESH}, takes no more")
-                }
                 // Another one, which may be the next, or one that is about to be lost.
                 _ => {}
             }

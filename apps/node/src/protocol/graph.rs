@@ -2,7 +2,8 @@
 //!
 //! Up to [`MESH`] nodes each is linked with each. Beyond that they stand on a ring, and each looks
 //! for others at about 1, 2, 4, 8, … places ahead, as in a binomial graph: it is linked with those,
-//! and with those that find it so. When nodes are lost others are found in their places.
+//! and with those that find it so. When nodes are lost others are found in their places. A node
+//! that joins later has no place on the ring: it is linked with all.
 //!
 //! ```text
 //!  me ─ 1 ─ 2 ──── 4 ────────── 8 ──────────────────── 16    one in each of [2^k, 2^(k+1))
@@ -10,14 +11,14 @@
 //!
 //! **Guarantees.** All living nodes are connected by links among themselves, whichever are lost, as
 //! each is linked with the next living one. Two nodes that know the same losses agree on whether
-//! they are linked. From any node there is a way of links to any other on which each step leads
-//! further along the ring and none beyond the other.
+//! they are linked. From any node there is a way of links to any other: one link if either has
+//! joined, else one on which each step leads further along the ring and none beyond the other.
 //!
 //! Reference: Angskun, Bosilca and Dongarra, *Binomial Graph: A Scalable and Fault-Tolerant Logical
 //! Network Topology* (2007). There the places of the lost stay empty; here others are found for
 //! them, spread over the ring, as nodes that are lost together are often side by side.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Node;
 
@@ -26,21 +27,40 @@ pub const MESH: u32 = 64;
 /// How many places are tried for a link.
 const TRIALS: u32 = 16;
 
-/// The links of so many nodes.
+/// The links of some nodes.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Graph {
+    /// How many are on the ring, the first of which has number 0.
     nodes: u32,
+    /// How many have joined, with the numbers after those.
+    joined: u32,
 }
 
 impl Graph {
-    /// Of so many nodes, the first of which has number 0.
+    /// Of so many nodes, all on the ring.
     ///
     /// # Panics
     ///
     /// If there are none.
     pub fn new(nodes: u32) -> Self {
         assert!(nodes > 0, "a job has a node");
-        Self { nodes }
+        Self { nodes, joined: 0 }
+    }
+
+    /// The same with one more node that has joined.
+    #[must_use]
+    pub const fn with_one_more(self) -> Self {
+        Self { joined: self.joined + 1, ..self }
+    }
+
+    /// True for a node that has joined: it is linked with all.
+    pub const fn has_joined(self, node: Node) -> bool {
+        node.0 >= self.nodes
+    }
+
+    /// The nodes that have joined, and this one if it has.
+    fn joined(self, me: Node) -> impl Iterator<Item = Node> {
+        (self.nodes..(self.nodes + self.joined).max(me.0 + 1)).map(Node)
     }
 
     /// How far a node is ahead of another one on the ring.
@@ -50,9 +70,14 @@ impl Graph {
 
     /// The nodes that are linked with this one, if these live.
     pub fn neighbours(self, me: Node, lives: impl Fn(Node) -> bool) -> BTreeSet<Node> {
-        let mut found: BTreeSet<Node> = self.found_by(me, &lives).collect();
+        let is_other = |node: &Node| *node != me && lives(*node);
+        let joined = self.joined(me).filter(is_other);
+        let others = (0..self.nodes).map(Node).filter(is_other);
+        if self.has_joined(me) {
+            return others.chain(joined).collect();
+        }
+        let mut found: BTreeSet<Node> = self.found_by(me, &lives).chain(joined).collect();
         found.extend(self.living_after(me, &lives, |ahead| self.nodes - ahead));
-        let others = (0..self.nodes).map(Node).filter(|node| *node != me && lives(*node));
         found.extend(others.filter(|node| {
             let ahead = self.ahead(*node, me);
             self.at(*node, ahead.ilog2(), &lives) == Some(me)
@@ -99,24 +124,35 @@ impl Graph {
         lives: impl Fn(Node) -> bool,
         is_cut: impl Fn(Node, Node) -> bool,
     ) -> BTreeSet<Node> {
-        let mut links = vec![Vec::new(); self.nodes as usize];
-        for node in (0..self.nodes).map(Node).filter(|node| lives(*node)) {
-            for other in self.found_by(node, &lives).filter(|other| !is_cut(node, *other)) {
-                links[node.0 as usize].push(other);
-                links[other.0 as usize].push(node);
+        let mut links: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
+        let mut link = |one: Node, other: Node| {
+            if !is_cut(one, other) {
+                links.entry(one).or_default().push(other);
+                links.entry(other).or_default().push(one);
             }
+        };
+        for node in (0..self.nodes).map(Node).filter(|node| lives(*node)) {
+            self.found_by(node, &lives).for_each(|other| link(node, other));
+        }
+        for node in self.joined(me).filter(|node| lives(*node)) {
+            let before = (0..node.0).map(Node).filter(|other| lives(*other));
+            before.for_each(|other| link(node, other));
         }
         let (mut reached, mut next) = (BTreeSet::from([me]), vec![me]);
         while let Some(node) = next.pop() {
-            let new = links[node.0 as usize].iter().filter(|other| reached.insert(**other));
-            next.extend(new);
+            let others = links.get(&node).into_iter().flatten();
+            next.extend(others.filter(|other| reached.insert(**other)));
         }
         reached
     }
 
-    /// The next step from a node to another one, over one of these links: that which leads furthest
-    /// along the ring and not beyond it.
-    pub fn step(self, me: Node, to: Node, over: impl Iterator<Item = Node>) -> Option<Node> {
+    /// The next step from a node to another one, over one of these links: the only one, if either
+    /// has joined, else that which leads furthest along the ring and not beyond it.
+    pub fn step(self, me: Node, to: Node, mut over: impl Iterator<Item = Node>) -> Option<Node> {
+        if self.has_joined(me) || self.has_joined(to) {
+            return over.find(|link| *link == to);
+        }
+        let over = over.filter(|link| !self.has_joined(*link));
         let far = self.ahead(me, to);
         over.filter(|link| self.ahead(me, *link) <= far).max_by_key(|link| self.ahead(me, *link))
     }
@@ -137,20 +173,24 @@ mod tests {
 
     use super::*;
 
-    /// Random nodes, and those of them that live.
-    fn some() -> impl Strategy<Value = (u32, BTreeSet<Node>)> {
-        (2_u32..200, any::<u64>(), 0_u64..5).prop_map(|(nodes, seed, dead)| {
+    /// Random nodes, of which some have joined, and those of them that live.
+    fn some() -> impl Strategy<Value = (Graph, BTreeSet<Node>)> {
+        (2_u32..200, 0_u32..4, any::<u64>(), 0_u64..5).prop_map(|(nodes, joined, seed, dead)| {
             let lives = |node: &Node| {
                 u64::from(mixed(node.0, 0, (seed % 65_536) as u32)) % 5 >= dead || node.0 == 0
             };
-            (nodes, (0..nodes).map(Node).filter(lives).collect())
+            let graph = (0..joined).fold(Graph::new(nodes), |graph, _| graph.with_one_more());
+            (graph, (0..nodes + joined).map(Node).filter(lives).collect())
         })
     }
 
     proptest! {
+        // Each case looks at all pairs of many nodes; thousands more find nothing else.
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
         #[test]
-        fn both_ends_know_of_a_link_and_all_who_live_are_connected((nodes, living) in some()) {
-            let (graph, lives) = (Graph::new(nodes), |node: Node| living.contains(&node));
+        fn both_ends_know_of_a_link_and_all_who_live_are_connected((graph, living) in some()) {
+            let lives = |node: Node| living.contains(&node);
             for node in &living {
                 for other in graph.neighbours(*node, lives) {
                     prop_assert!(other != *node && lives(other));
@@ -162,8 +202,8 @@ mod tests {
         }
 
         #[test]
-        fn each_step_leads_nearer_and_few_lead_there((nodes, living) in some()) {
-            let (graph, lives) = (Graph::new(nodes), |node: Node| living.contains(&node));
+        fn each_step_leads_nearer_and_few_lead_there((graph, living) in some()) {
+            let lives = |node: Node| living.contains(&node);
             for to in living.iter().copied() {
                 let (mut at, mut steps) = (Node(0), 0);
                 while at != to {
@@ -171,7 +211,8 @@ mod tests {
                     at = graph.step(at, to, over).expect("the next living one is a step");
                     steps += 1;
                 }
-                prop_assert!(steps <= 3 * (nodes.ilog2() + 1), "{} of {}", steps, nodes);
+                let most = if graph.has_joined(to) { 1 } else { 3 * (graph.nodes.ilog2() + 1) };
+                prop_assert!(steps <= most, "{} of {}", steps, graph.nodes);
             }
         }
     }
@@ -187,6 +228,22 @@ mod tests {
         assert_eq!(most(&|_| true), 19, "ten ahead, ten behind, and one of them is both");
         assert!(most(&|node| node.0 < 512) < 45);
         assert!(most(&|node| node.0.is_multiple_of(2)) < 45);
+    }
+
+    #[test]
+    fn who_has_joined_is_linked_with_all_and_does_not_know_yet_that_it_counts() {
+        let graph = Graph::new(100);
+        let everybody: BTreeSet<Node> = (0..100).map(Node).collect();
+        let me = Node(100);
+        assert_eq!(graph.neighbours(me, |_| true), everybody);
+        assert_eq!(graph.reached(me, |_| true, |_, _| false).len(), 101);
+        let after = graph.with_one_more();
+        assert!(after.neighbours(Node(5), |_| true).contains(&me));
+        // All links of the ring between two parts are cut: it leads from one to the other.
+        let is_cut =
+            |one: Node, other: Node| one != me && other != me && (one.0 < 30) != (other.0 < 30);
+        assert_eq!(after.reached(Node(70), |_| true, is_cut).len(), 101);
+        assert_eq!(after.reached(Node(70), |node| node != me, is_cut).len(), 70);
     }
 
     #[test]

@@ -77,8 +77,6 @@ pub enum Refusal {
     NotNow,
     /// All processes have ended, or the job is to end.
     Over,
-    /// Not all of its nodes are linked with each other.
-    Large,
 }
 
 /// Why a request fails.

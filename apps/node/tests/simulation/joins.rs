@@ -85,12 +85,15 @@ impl World {
                 let lost: BTreeSet<usize> = lost.into_iter().map(|it| it as usize).collect();
                 let mut new = station(node as usize, self.rooms.clone());
                 new.daemon = new.daemon.that_joins();
+                if self.cabling.is_some() {
+                    new.daemon = new.daemon.in_graph();
+                }
                 new.step = STEPS;
                 new.unlinked = Some((0..node as usize).filter(|at| !lost.contains(at)).collect());
                 self.stations.push(new);
             }
             Err(Refusal::NotNow) => self.newcomers.waiting.push(guest),
-            Err(Refusal::Over | Refusal::Large) => {}
+            Err(Refusal::Over) => {}
         }
     }
 

@@ -30,9 +30,12 @@ impl Cabling {
 }
 
 impl World {
-    /// True when there is a link between two nodes.
+    /// True when there is a link between two nodes; one that joins is linked with all.
     pub(super) fn are_linked(&self, one: usize, other: usize) -> bool {
-        self.cabling.as_ref().is_none_or(|it| it.links.contains(&(one, other)))
+        let has_joined = |at: usize| at >= self.rooms.len();
+        self.cabling.as_ref().is_none_or(|it| {
+            it.links.contains(&(one, other)) || has_joined(one) || has_joined(other)
+        })
     }
 
     /// Nothing is sent where there is no link.
@@ -70,11 +73,11 @@ impl World {
             return false;
         }
         for at in 0..self.stations.len() {
-            if self.stations[at].lives {
+            if self.stations[at].lives && self.hears(at) {
                 self.drive(at, Daemon::handle_moment);
             }
         }
-        self.cables.values().any(|cable| !cable.is_empty())
+        self.cables.iter().any(|((_, to), cable)| !cable.is_empty() && self.hears(*to))
     }
 
     /// At rest all neighbours that live are linked.

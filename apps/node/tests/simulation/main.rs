@@ -344,6 +344,11 @@ impl World {
         self.from_start || self.stations.iter().all(|it| it.step > 2 && it.waiting.is_empty())
     }
 
+    /// True for a node that is linked with those that it has to be linked with.
+    fn hears(&self, at: usize) -> bool {
+        self.stations.get(at).is_some_and(|it| it.unlinked.is_none())
+    }
+
     /// One thing happens; false when nothing can any more.
     fn turn(&mut self) -> bool {
         // Once all have started MPI together, any moment is one.
@@ -352,9 +357,9 @@ impl World {
             self.harm();
         }
         self.play_guests();
-        let hears = |at: usize| self.stations.get(at).is_some_and(|it| it.unlinked.is_none());
-        let is_full =
-            |((_, to), it): &(&(usize, usize), &VecDeque<Travelling>)| !it.is_empty() && hears(*to);
+        let is_full = |((_, to), it): &(&(usize, usize), &VecDeque<Travelling>)| {
+            !it.is_empty() && self.hears(*to)
+        };
         let full: Vec<(usize, usize)> =
             self.cables.iter().filter(is_full).map(|(ends, _)| *ends).collect();
         let ready = |it: &Station| {
@@ -453,11 +458,6 @@ impl World {
         (self.losses, self.kills) = (0, 0);
         while self.turn() {}
         if let Some((at, station)) = self.living().next() {
-            if std::env::var("FAMPI_DBG").is_ok() {
-                for (at, s) in self.living() {
-                    eprintln!("{at}: {:#?}", s.daemon);
-                }
-            }
             return Err(format!("node {at} does not leave: over {:?}", station.over));
         }
         let left: Vec<u8> = self.stations.iter().filter_map(|it| it.left).collect();

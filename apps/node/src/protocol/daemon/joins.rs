@@ -108,6 +108,7 @@ impl Daemon {
         self.joins.steps += 1;
         self.rooms.push(place.room());
         self.members.note_added();
+        self.open_to(node);
         self.joins.places.insert(node, place.clone());
         // Those before a new node know it already.
         if node.0 > self.members.me().0 {
@@ -175,9 +176,6 @@ impl Daemon {
     fn refusal(&self) -> Option<Refusal> {
         if self.members.first() != self.members.me() {
             return Some(Refusal::NotNow);
-        }
-        if self.routes.is_some() {
-            return Some(Refusal::Large);
         }
         (self.ending.is_some() || self.spaces.are_over()).then_some(Refusal::Over)
     }

@@ -18,7 +18,8 @@
 //!   on that node again: all on its way know of the loss before it comes, as news go ahead of it.
 //! - *Once*: parcels are numbered, for each sender and receiver.
 //!
-//! A parcel waits where no link leads further, until the link to the next living node is there.
+//! A parcel waits where no link leads further, until the link to the next living node is there. To
+//! and from a node that has joined it is one step.
 //!
 //! Silence: a daemon hears only its neighbours, so each tells all others whom of these it does not
 //! hear, and all reckon whom they can still reach. For `membership` the rest are quiet.
@@ -70,7 +71,7 @@ pub(super) struct Routes {
 
 impl Daemon {
     /// The same, of a job whose nodes are linked in a graph, when it is linked with its neighbours
-    /// there. No node can join such a job.
+    /// there; or with all that live, if it joins.
     #[must_use]
     pub fn in_graph(self) -> Self {
         let graph = Graph::new(self.rooms.len() as u32);
@@ -113,11 +114,25 @@ impl Daemon {
     /// A link to this node is there, which has proved who it is.
     pub fn handle_linked(&mut self, node: Node, out: &mut Effects) {
         let Some(routes) = &mut self.routes else { return };
-        routes.begun.insert(node);
         routes.unheard.remove(&node.0);
+        if routes.graph.has_joined(node) || routes.graph.has_joined(self.members.me()) {
+            // It has been told all since it was added.
+            return;
+        }
+        routes.begun.insert(node);
         let own = (self.members.me().0, self.number);
         let known = self.heard.iter().map(|(origin, number)| (*origin, *number));
         out.push(Effect::Send(node, Message::Known(known.chain([own]).collect())));
+    }
+
+    /// A node has joined, and is told all from now on.
+    pub(super) fn open_to(&mut self, node: Node) {
+        let Some(routes) = &mut self.routes else { return };
+        routes.graph = routes.graph.with_one_more();
+        routes.is_stale = true;
+        if node != self.members.me() {
+            routes.open.insert(node);
+        }
     }
 
     /// A neighbour says what it knows: it is told all else.
@@ -269,8 +284,10 @@ impl Daemon {
         let quiet = if routes.all_unheard.values().all(BTreeSet::is_empty) {
             BTreeSet::new()
         } else {
-            let lives = |node| !members.is_lost(node);
-            let reached = routes.graph.reached(members.me(), lives, is_cut);
+            // Who does not count yet may not be linked with all.
+            let me = members.me();
+            let lives = |node| !members.is_lost(node) && (node == me || members.has_come(node));
+            let reached = routes.graph.reached(me, lives, is_cut);
             members.others().filter(|node| !reached.contains(node)).collect()
         };
         self.members.set_quiet(quiet);
@@ -290,7 +307,7 @@ impl Routes {
 #[cfg(test)]
 mod tests {
     use super::super::super::{
-        Answer, Failure, Guest, Process, Refusal, Ticket,
+        Answer, Failure, Process, Ticket,
         collective::{Key, Kind},
         directory::{Entry, EntryId},
         message::News,
@@ -400,12 +417,44 @@ mod tests {
     }
 
     #[test]
-    fn no_node_joins_a_job_whose_nodes_are_not_all_linked() {
+    fn who_joins_hears_all_over_links_of_its_own_and_is_no_way_between_others_before_it_counts() {
         let mut out = Effects::new();
         let mut daemon = daemon(&mut out);
+        let news = |number, fact| Message::News(News { origin: 50, number, fact });
+        daemon.handle_message(Node(96), news(1, Fact::Barrier), &mut out);
+        out.clear();
         let address = ([127, 0, 0, 1], 1).into();
-        daemon.handle_add(Guest(7), Place { name: "new".into(), slots: 1, address }, &mut out);
-        assert_eq!(out, [Effect::Admit(Guest(7), Err(Refusal::Large))]);
+        let place = Place { name: "new".into(), slots: 1, address };
+        let added = news(2, Fact::Added(100, place));
+        daemon.handle_message(Node(96), added.clone(), &mut out);
+        let new = Node(100);
+        let told = |out: &Effects| -> Vec<Message> {
+            let to = |it: &Effect| match it {
+                Effect::Send(to, message) if *to == new => Some(message.clone()),
+                _ => None,
+            };
+            out.iter().filter_map(to).collect()
+        };
+        let expected = out.iter().position(|it| matches!(it, Effect::Expect(..)));
+        let first = out.iter().position(|it| matches!(it, Effect::Send(to, _) if *to == new));
+        assert!(expected.is_some() && expected < first, "{out:?}");
+        let said = &told(&out)[..];
+        let all = [news(1, Fact::Barrier), added];
+        assert!(said.starts_with(&all) && matches!(said[2..], [Message::Says(..)]), "{said:?}");
+        out.clear();
+        daemon.handle_message(Node(96), news(3, Fact::Barrier), &mut out);
+        assert_eq!(told(&out), [news(3, Fact::Barrier)], "from then on all news");
+        out.clear();
+        daemon.handle_linked(new, &mut out);
+        assert_eq!(out, [], "it knows");
+        // All neighbours of this node on the ring are silent: nobody but the new one is left.
+        for node in daemon.neighbours() {
+            daemon.handle_quiet(node, &mut out);
+        }
+        daemon.handle_heard(new);
+        out.clear();
+        daemon.handle_moment(&mut out);
+        assert!(out.contains(&Effect::Leave), "{out:?}");
     }
 
     #[test]
