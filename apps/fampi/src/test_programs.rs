@@ -48,6 +48,10 @@ const COMPUTING: [&str; 14] = [
 /// How many of these run at once, so that none of two processors is idle when all else has ended.
 const BESIDE: usize = 2;
 
+/// Runs a command as nicely as can be in the session that it is the first of.
+const NICE_SESSION: &str =
+    "{ echo 19 > /proc/self/autogroup; } 2> /dev/null; exec nice -n 19 \"$@\"";
+
 /// A program whose processes take each other for lost when they wait seconds for a processor or a
 /// disk: it comes when nothing computes any more.
 const AT_LAST: &str = "node";
@@ -207,10 +211,13 @@ fn compute(steps: &Mutex<slice::Iter<'_, Step>>, failed: &AtomicBool, sender: &S
     }
 }
 
-/// The same command, which is as nice as can be to all others.
+/// The same command, which is as nice as can be to all others. Linux shares processors among
+/// sessions first, whatever is nice in them, and a launch has a session of its own: so this has
+/// one, too, which is nice as a whole. It is killed when what waits for it is gone.
 fn nicely(command: &Command) -> Command {
-    let mut nicely = Command::new("nice");
-    nicely.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
+    let mut nicely = Command::new("setpriv");
+    nicely.args(["--pdeathsig", "KILL", "setsid", "sh", "-c", NICE_SESSION, "nice"]);
+    nicely.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => nicely.env(name, value),
