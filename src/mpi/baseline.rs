@@ -1,6 +1,6 @@
 //! The operations of MPI that a commit is compared with, on one number, for benchmarks.
 
-use std::ptr;
+use std::{ffi::c_void, ptr};
 
 use mpi::ffi;
 
@@ -10,6 +10,7 @@ use super::{
         comm::Comm,
         inside,
         library::{Checked, check},
+        request::Types,
         ulfm::Ulfm,
     },
     operations::platform::MpiPlatform,
@@ -38,6 +39,8 @@ pub struct Baseline {
     outgoing: Wire,
     incoming: Wire,
     messages: Messages,
+    /// What the operations of any size send, and where they receive.
+    memory: [Wire; 2],
 }
 
 /// What [`Baseline::neighbours`] uses again and again.
@@ -53,8 +56,8 @@ impl MpiPlatform {
         let source = self.control.source(UniverseId(0)).ok_or(Error::CreationFailed)?;
         let (comm, ulfm) = (source.duplicate()?, self.ulfm);
         let [outgoing, incoming] = [(); 2].map(|()| Wire::new(YES_BYTES));
-        let messages = Messages::default();
-        Ok(Baseline { comm, ulfm, number: vec![1], outgoing, incoming, messages })
+        let (messages, memory) = (Messages::default(), [(); 2].map(|()| Wire::new(0)));
+        Ok(Baseline { comm, ulfm, number: vec![1], outgoing, incoming, messages, memory })
     }
 }
 
@@ -131,6 +134,67 @@ impl Baseline {
             unsafe { ffi::MPI_Waitall(requests as i32, started.as_mut_ptr(), ptr::null_mut()) }
         })?;
         self.iallreduce()
+    }
+
+    /// So many bytes to the other one of a pair and back, by `MPI_Send` and `MPI_Recv`: ranks 0 and
+    /// 1 are a pair, 2 and 3, and so on. A rank that is left over does nothing.
+    pub fn ping_pong(&mut self, bytes: usize) -> Result<(), Error> {
+        let (me, size) = (self.comm.rank().number(), self.comm.size());
+        let partner = me ^ 1;
+        if partner >= size {
+            return Ok(());
+        }
+        let (out, into) = self.addresses(bytes);
+        let (raw, other) = (self.comm.raw(), partner.cast_signed());
+        let (count, kind) = (bytes as i32, Types::bytes());
+        let send = || {
+            // SAFETY: the memory has so many bytes, and nobody else touches it meanwhile.
+            check("MPI_Send", unsafe { ffi::MPI_Send(out, count, kind, other, 0, raw) })
+        };
+        let receive = || {
+            // SAFETY: reading a constant that MPI's library defines.
+            let status = unsafe { ffi::RSMPI_STATUS_IGNORE };
+            // SAFETY: as above.
+            check("MPI_Recv", unsafe { ffi::MPI_Recv(into, count, kind, other, 0, raw, status) })
+        };
+        if me < partner {
+            send()?;
+            receive()?;
+        } else {
+            receive()?;
+            send()?;
+        }
+        Ok(())
+    }
+
+    /// `MPI_Bcast` of so many bytes from a rank, which all name.
+    pub fn broadcast(&mut self, bytes: usize, root: u32) -> Result<(), Error> {
+        let (out, _) = self.addresses(bytes);
+        let (count, kind) = (bytes as i32, Types::bytes());
+        let root = root.cast_signed();
+        // SAFETY: the memory has so many bytes, and nobody else touches it meanwhile.
+        let code = unsafe { ffi::MPI_Bcast(out.cast_mut(), count, kind, root, self.comm.raw()) };
+        Ok(check("MPI_Bcast", code)?)
+    }
+
+    /// `MPI_Allreduce` with the bits of so many bytes that are set anywhere.
+    pub fn union(&mut self, bytes: usize) -> Result<(), Error> {
+        let (out, into) = self.addresses(bytes);
+        let (count, kind) = (bytes as i32, Types::bytes());
+        // SAFETY: reading a constant that MPI's library defines.
+        let or = unsafe { ffi::RSMPI_BOR };
+        // SAFETY: both memories have so many bytes, and nobody else touches them meanwhile.
+        let code = unsafe { ffi::MPI_Allreduce(out, into, count, kind, or, self.comm.raw()) };
+        Ok(check("MPI_Allreduce", code)?)
+    }
+
+    /// Where so many bytes are, to be sent and to be received.
+    fn addresses(&mut self, bytes: usize) -> (*const c_void, *mut c_void) {
+        for memory in self.memory.iter_mut().filter(|memory| memory.capacity() < bytes) {
+            *memory = Wire::new(bytes);
+        }
+        let [out, into] = self.memory.each_ref().map(|memory| memory.exposure(bytes).address);
+        (out.cast_const(), into)
     }
 
     /// `MPIX_Comm_agree`.

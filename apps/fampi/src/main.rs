@@ -144,8 +144,9 @@ fn main() -> ExitCode {
         eprintln!("fampi: {failure:#}");
         return ExitCode::from(127);
     }
-    if let Some(started) = nodes::start_daemon_if_asked() {
-        return match started {
+    let asked = nodes::start_daemon_if_asked().or_else(detector::silence::run_if_asked);
+    if let Some(done) = asked {
+        return match done {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
                 eprintln!("fampi: {failure:#}");

@@ -15,6 +15,7 @@
 
 use std::env;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
@@ -29,7 +30,7 @@ use crate::refusal::Misuse;
 /// and then has the processors of that one alone.
 const AGENT: &str = "__agent=";
 /// The network between name spaces; it is not seen outside of them.
-const NETWORK: &str = "10.77.0";
+const NETWORK: [u8; 3] = [10, 77, 0];
 /// What says how many addresses the kernel keeps.
 const NEIGHBOURS: &str = "net.ipv4.neigh.default.gc_thresh3";
 /// Names of the hosts of a name space: `ip netns exec` shows this folder as `/etc`.
@@ -133,6 +134,12 @@ impl Nodes {
         let Self::Spaces(spaces) = self else { return command };
         spaces.inside(&spaces.names[0], &command)
     }
+
+    /// The address of a node that is a name space.
+    pub(crate) fn address(node: u32) -> Ipv4Addr {
+        let [a, b, c] = NETWORK;
+        Ipv4Addr::new(a, b, c, node as u8 + 1)
+    }
 }
 
 impl Spaces {
@@ -173,12 +180,14 @@ impl Spaces {
         ip(&["-n", switch, "link", "add", "bridge", "type", "bridge"])?;
         ip(&["-n", switch, "link", "set", "bridge", "up"])?;
         ip(&["-n", switch, "link", "set", "lo", "up"])?;
-        let last = format!("{NETWORK}.254/24");
+        let last = format!("{}/24", Nodes::address(253));
         ip(&["-n", switch, "addr", "add", &last, "dev", "bridge"])?;
-        let lines = spaces.names.iter().zip(1..).map(|(name, at)| format!("{NETWORK}.{at} {name}"));
+        let named = || spaces.names.iter().zip(0..);
+        let lines = named().map(|(name, node)| format!("{} {name}", Nodes::address(node)));
         let hosts = format!("127.0.0.1 localhost\n{}\n", lines.collect::<Vec<_>>().join("\n"));
-        for (name, at) in spaces.names.iter().zip(1..) {
-            let (port, address) = (format!("port{at}"), format!("{NETWORK}.{at}/24"));
+        for (name, node) in named() {
+            let (port, address) =
+                (format!("port{}", node + 1), format!("{}/24", Nodes::address(node)));
             ip(&["netns", "add", name])?;
             ip(&[
                 "link", "add", &port, "netns", switch, "type", "veth", "peer", "name", "eth0",
@@ -277,6 +286,13 @@ fn asked(word: &str) -> Option<(usize, Vec<usize>)> {
     let (nodes, processors) = word.strip_prefix(AGENT)?.split_once('@')?;
     let processors = processors.split(',').filter_map(|number| number.parse().ok()).collect();
     Some((nodes.parse().ok()?, processors))
+}
+
+/// A program in one of so many name spaces; it keeps the number of the process that is started.
+pub(crate) fn program_inside(name: &str, nodes: usize, program: &Path) -> Command {
+    let mut command = inside(name, nodes, &allowed());
+    command.arg(program);
+    command
 }
 
 /// A command in one of so many name spaces, under its name and on its share of these processors;

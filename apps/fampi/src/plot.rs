@@ -41,6 +41,8 @@ pub(crate) enum Upwards {
     OverRounds,
     /// The share of all that were measured, from 0 to 1.
     Share,
+    /// By how much something changes, in both directions, on a linear axis.
+    Change,
 }
 
 /// A chart; axes have their units in their names, and the caption says what was assumed.
@@ -66,9 +68,18 @@ impl Chart<'_> {
         let points = || self.series.iter().flat_map(|series| &series.points).copied();
         let (x, y) = (range(points().map(|(x, _)| x)), range(points().map(|(_, y)| y)));
         match self.upwards {
-            Upwards::Quantity => self.lines(&top, x.log_scale(), y.log_scale()),
+            Upwards::Quantity => {
+                // So that the legend has a place above the lines.
+                let room = 1.0 + self.series.len() as f64 / 4.0;
+                self.lines(&top, x.log_scale(), (y.start..y.end * room).log_scale())
+            }
             Upwards::OverRounds => self.lines(&top, x, y.log_scale()),
             Upwards::Share => self.lines(&top, x.log_scale(), 0.0..1.0),
+            Upwards::Change => {
+                let most = points().fold(0.0_f64, |most, (_, y)| most.max(y.abs()));
+                let reach = if most > 0.0 { 1.1 * most } else { 1.0 };
+                self.lines(&top, x.log_scale(), -reach..reach)
+            }
         }
     }
 
@@ -80,7 +91,7 @@ impl Chart<'_> {
         Y::CoordDescType: ValueFormatter<f64>,
     {
         let legend = match self.upwards {
-            Upwards::Quantity => SeriesLabelPosition::UpperLeft,
+            Upwards::Quantity | Upwards::Change => SeriesLabelPosition::UpperLeft,
             Upwards::OverRounds => SeriesLabelPosition::UpperRight,
             Upwards::Share => SeriesLabelPosition::LowerRight,
         };
@@ -106,7 +117,7 @@ impl Chart<'_> {
             chart.draw_series(line)?.label(&series.name).legend(move |(x, y)| {
                 PathElement::new(vec![(x, y), (x + 20, y)], color.stroke_width(2))
             });
-            if self.upwards == Upwards::Quantity {
+            if matches!(self.upwards, Upwards::Quantity | Upwards::Change) {
                 let dot = |point: &(f64, f64)| Circle::new(*point, 3, color.filled());
                 chart.draw_series(series.points.iter().map(dot))?;
             }

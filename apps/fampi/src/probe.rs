@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::installation::Installation;
+use crate::installation::{Family, Installation};
 use crate::launcher::Launcher;
 use crate::session::{self, End, Script};
 
@@ -62,23 +62,8 @@ pub(crate) struct Transports {
 impl<'a> Probe<'a> {
     pub(crate) fn build(mpi: &'a Installation, own: Option<PathBuf>) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("fampi-probe-").tempdir()?;
-        let source = folder.path().join("survive.c");
         let text = if own.is_some() { SOURCE_FOR_MPICH } else { SOURCE };
-        fs::write(&source, text)?;
-        let compiler = Command::new(mpi.mpicc())
-            .args(["-O1", "-o"])
-            .arg(folder.path().join("survive"))
-            .arg(&source)
-            .stdin(Stdio::null())
-            .output()
-            .with_context(|| format!("cannot start {}", mpi.mpicc().display()))?;
-        if !compiler.status.success() {
-            let said = String::from_utf8_lossy(&compiler.stderr);
-            let first =
-                said.lines().find(|line| line.contains("error")).unwrap_or("no reason given");
-            let calls = if own.is_some() { "" } else { " with its ULFM calls" };
-            bail!("the compiler of this MPI cannot build a program{calls}: {first}");
-        }
+        compile(mpi, "survive", text, folder.path())?;
         Ok(Self { mpi, own, folder })
     }
 
@@ -114,6 +99,31 @@ impl<'a> Probe<'a> {
         let plain = look(launcher.plain_command(2, self.program()))?;
         Ok([ours, plain])
     }
+}
+
+/// Compiles a program in C by this MPI's compiler, into this folder.
+pub(crate) fn compile(
+    mpi: &Installation,
+    name: &str,
+    text: &str,
+    folder: &Path,
+) -> Result<PathBuf> {
+    let (source, program) = (folder.join(format!("{name}.c")), folder.join(name));
+    fs::write(&source, text)?;
+    let compiler = Command::new(mpi.mpicc())
+        .args(["-O1", "-o"])
+        .args([&program, &source])
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {}", mpi.mpicc().display()))?;
+    if !compiler.status.success() {
+        let said = String::from_utf8_lossy(&compiler.stderr);
+        let first = said.lines().find(|line| line.contains("error")).unwrap_or("no reason given");
+        let is_mpich = mpi.facts.family == Family::Mpich;
+        let calls = if is_mpich { "" } else { " with its ULFM calls" };
+        bail!("the compiler of this MPI cannot build a program{calls}: {first}");
+    }
+    Ok(program)
 }
 
 /// Runs it; its ranks may be elsewhere than in the session of their launcher.

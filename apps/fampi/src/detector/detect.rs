@@ -129,6 +129,23 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     }
     let picture = options.csv.as_deref().map(picture_beside).transpose()?;
     let csv = Csv::open(options.csv.as_deref())?;
+    let studies = match studies(workspace, options)? {
+        Ok(studies) => studies,
+        Err(interrupted) => return Ok(interrupted),
+    };
+    let rows: Vec<Row> = options.how.iter().flat_map(|way| rows_of(way, &studies)).collect();
+    csv.write(COLUMNS, &rows)?;
+    println!("{}\n{LEGEND}", csv::table(&HEADER, &rows));
+    if let Some((folder, name)) = picture {
+        for file in draw(&studies, options, &folder, &name)? {
+            eprintln!("fampi: {}", shown(&file));
+        }
+    }
+    Ok(0)
+}
+
+/// The deaths by each way in each setting; or the status when a signal came.
+fn studies<'a>(workspace: &Workspace, options: &'a Options) -> Result<Result<Vec<Study<'a>>, u8>> {
     let mpi = setup::ensure(workspace)?;
     let laboratory = Laboratory {
         mpi: &mpi,
@@ -146,20 +163,27 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         for study in studies.iter_mut().filter(|study| study.missing(options) > 0) {
             step.say(&format!("{} of them, now by {}", study.deaths.len(), study.way));
             if let End::Interrupted(signal) = study.launch(&laboratory)? {
-                return Ok(End::Interrupted(signal).status());
+                return Ok(Err(End::Interrupted(signal).status()));
             }
         }
     }
     step.finish();
-    let rows: Vec<Row> = options.how.iter().flat_map(|way| rows_of(way, &studies)).collect();
-    csv.write(COLUMNS, &rows)?;
-    println!("{}\n{LEGEND}", csv::table(&HEADER, &rows));
-    if let Some((folder, name)) = picture {
-        for file in draw(&studies, options, &folder, &name)? {
-            eprintln!("fampi: {}", shown(&file));
-        }
-    }
-    Ok(0)
+    Ok(Ok(studies))
+}
+
+/// A source and its times.
+pub(super) type Told = (&'static str, Vec<f64>);
+
+/// Of so many deaths by SIGKILL among these ranks, the sources of [`SOURCES`] with the milliseconds
+/// of each, ascending; or the status when a signal came.
+pub(super) fn kills(
+    workspace: &Workspace,
+    [ranks, trials]: [u32; 2],
+    nodes: Option<u32>,
+) -> Result<Result<Vec<Told>, u8>> {
+    let how = vec![WAYS[0].to_owned()];
+    let options = Options { ranks, trials, how, nodes, csv: None };
+    Ok(studies(workspace, &options)?.map(|studies| sources(WAYS[0], &studies).collect()))
 }
 
 /// Folder and name, without an ending, of the pictures beside this file.
@@ -299,7 +323,7 @@ fn draw(
 }
 
 /// The value below which this part of the sorted numbers is.
-fn quantile(sorted: &[f64], part: f64) -> f64 {
+pub(super) fn quantile(sorted: &[f64], part: f64) -> f64 {
     let last = sorted.len().saturating_sub(1) as f64;
     sorted.get((last * part).round() as usize).copied().unwrap_or(f64::INFINITY)
 }

@@ -16,25 +16,15 @@
 //! three wake-ups the last two follow at once, where the caches are still warm.
 
 use std::ffi::OsString;
-use std::fs::{File, Permissions};
-use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use fampi_detector::protocol::{
-    Host, Incarnation, Node, Timing,
-    envelope::Secret,
-    plan::{Place, Plan},
-};
-use tempfile::TempDir;
+use fampi_detector::protocol::Timing;
 
+use super::ring::Ring;
 use crate::cargo::{self, Program};
 use crate::csv::{self, Csv, Row};
 use crate::installation::Installation;
@@ -60,8 +50,8 @@ const TURN: Duration = Duration::from_millis(100);
 const HEARTBEATS: u32 = 2;
 /// Observers of the ring.
 const OBSERVERS: u32 = 2;
-/// Turns of a round: two without the service and one with it, of each program.
-const TURNS: u32 = 3 * PROGRAMS.len() as u32;
+/// Turns of a round for each group of programs: two without the service and one with it.
+const TURNS: u32 = 3;
 const PROGRAMS: [&str; 2] = ["minife", "commit"];
 /// Whatever a launch takes beside its turns, and by how much these may be longer than planned.
 const LEEWAY: Duration = Duration::from_secs(60);
@@ -108,21 +98,27 @@ pub(crate) struct Options {
 }
 
 /// What all launches have in common.
-struct Laboratory<'a> {
-    mpi: &'a Installation,
-    program: PathBuf,
-    observer: PathBuf,
-    ranks: u32,
-    rounds: u32,
+pub(super) struct Laboratory<'a> {
+    pub(super) mpi: &'a Installation,
+    pub(super) program: PathBuf,
+    pub(super) observer: PathBuf,
+    pub(super) ranks: u32,
+    pub(super) rounds: u32,
     /// Milliseconds between two tests of a rank.
-    tests: Option<u32>,
+    pub(super) tests: Option<u32>,
+    /// What is measured, as the program knows it.
+    pub(super) programs: &'a [String],
+    /// How many of these have turns of their own; operations of MPI share one.
+    pub(super) groups: u32,
+    /// A turn takes so long, or longer if a heartbeat does.
+    pub(super) turn: Duration,
 }
 
 /// What was measured with one period.
 #[derive(Debug, Default)]
-struct Sample {
+pub(super) struct Sample {
     /// Microseconds in each round without the service, without it again, and with it; by program.
-    rounds: [Vec<[f64; 3]>; PROGRAMS.len()],
+    pub(super) rounds: Vec<Vec<[f64; 3]>>,
     /// What all observers have used in a second of turns without the service, and with it; in
     /// microseconds, by launch.
     used: Vec<[f64; 2]>,
@@ -134,6 +130,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     launcher::check_room(ranks)?;
     let csv = Csv::open(options.csv.as_deref())?;
     let mpi = setup::ensure(workspace)?;
+    let programs = PROGRAMS.map(str::to_owned);
     let laboratory = Laboratory {
         mpi: &mpi,
         program: cargo::build(workspace, Program::benchmark("noise").of(Some("minife")))?,
@@ -141,6 +138,9 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         ranks,
         rounds: options.rounds,
         tests: options.tests,
+        programs: &programs,
+        groups: PROGRAMS.len() as u32,
+        turn: TURN,
     };
     let mut samples: Vec<Sample> = options.periods.iter().map(|_| Sample::default()).collect();
     let step = Step::begin(format!("{} launches for each period", options.launches));
@@ -167,15 +167,18 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
 
 impl Laboratory<'_> {
     /// One launch; its status is not 0 when a signal came.
-    fn launch(&self, period: u32, sample: &mut Sample) -> Result<u8> {
+    pub(super) fn launch(&self, period: u32, sample: &mut Sample) -> Result<u8> {
         let together = OBSERVERS * Duration::from_millis(period.into());
         let tests = Duration::from_millis(self.tests.unwrap_or_default().into());
-        let turn = TURN.max(HEARTBEATS * together.max(tests));
-        let limit = LEEWAY + STRETCH * self.rounds * TURNS * turn;
-        let mut ring = Ring::start(&self.observer, together, limit)?;
+        let turn = self.turn.max(HEARTBEATS * together.max(tests));
+        let limit = LEEWAY + STRETCH * self.rounds * TURNS * self.groups * turn;
+        // They stay without ranks for as long as a launch may take.
+        let timing = Timing { start: 2 * limit, ..Timing::of_jobs_with(together) };
+        let mut ring = Ring::here(&self.observer, timing, OBSERVERS)?;
         let mut command = Launcher::new(self.mpi).command(self.ranks, &self.program);
         command.args([self.rounds.to_string(), turn.as_millis().to_string()]);
-        command.args(ring.observers.iter().map(|observer| observer.id().to_string()));
+        command.arg(self.programs.join(","));
+        command.args(ring.processes().map(|number| number.to_string()));
         command.env_remove("FAMPI_KILL").env_remove("FAMPI_HUNG_SECONDS");
         command.env("FAMPI_OBSERVER", &self.observer);
         command.env("FAMPI_HEARTBEAT_MILLISECONDS", period.to_string());
@@ -189,15 +192,18 @@ impl Laboratory<'_> {
             bail!("a launch failed: see above");
         }
         ring.check()?;
-        sample.read(&finished.lines).context("a launch said nothing about its time")?;
+        sample
+            .read(&finished.lines, self.programs)
+            .context("a launch said nothing about its time")?;
         Ok(0)
     }
 }
 
 impl Sample {
     /// Takes what the first rank of a launch says.
-    fn read(&mut self, lines: &[String]) -> Option<()> {
-        for (program, rounds) in PROGRAMS.iter().zip(&mut self.rounds) {
+    fn read(&mut self, lines: &[String], programs: &[String]) -> Option<()> {
+        self.rounds.resize(programs.len(), Vec::new());
+        for (program, rounds) in programs.iter().zip(&mut self.rounds) {
             let rows = csv::rows_of(lines, "round,program,off,control,on");
             let rows = rows.iter().filter(|row| row[1] == *program);
             let before = rounds.len();
@@ -238,79 +244,6 @@ impl Sample {
     }
 }
 
-/// Observers of two nodes without ranks, both on this machine; ended when this is dropped.
-struct Ring {
-    observers: Vec<Child>,
-    folder: TempDir,
-}
-
-impl Ring {
-    /// With this period; they stay without ranks for as long as a launch may take.
-    fn start(program: &Path, period: Duration, launch: Duration) -> Result<Self> {
-        let ours_alone = Permissions::from_mode(0o700);
-        let folder = tempfile::Builder::new().permissions(ours_alone).tempdir();
-        let folder = folder.context("cannot make a temporary folder")?;
-        let bind = |_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
-        let sockets = (0..OBSERVERS).map(bind).collect::<Result<Vec<_>, _>>();
-        let sockets = sockets.context("no addresses for observers")?;
-        let addresses: Vec<SocketAddr> =
-            sockets.iter().map(UdpSocket::local_addr).collect::<Result<_, _>>()?;
-        let secret = Secret::new(std::array::from_fn(|_| fastrand::u8(..)));
-        let mut ring = Self { observers: Vec::new(), folder };
-        for (node, socket) in (0..).zip(sockets) {
-            let folder = ring.folder.path();
-            let path = folder.join(format!("{node}.plan"));
-            let registry = folder.join(format!("{node}.sock"));
-            let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
-            let plan = plan(&secret, &registry, node, [period, 2 * launch], &addresses);
-            file.write_all(plan.to_text().as_bytes())?;
-            let mut command = Command::new(program);
-            command.arg("--foreground").arg("--plan").arg(path).stdin(OwnedFd::from(socket));
-            command.stdout(Stdio::null()).stderr(Stdio::inherit());
-            let child = command.spawn();
-            ring.observers.push(child.context("cannot start an observer")?);
-        }
-        Ok(ring)
-    }
-
-    /// What was measured beside a ring that had ended would be nothing.
-    fn check(&mut self) -> Result<()> {
-        for observer in &mut self.observers {
-            if observer.try_wait().context("cannot ask an observer")?.is_some() {
-                bail!("an observer of the ring has ended: see above");
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        for observer in &mut self.observers {
-            let _ = observer.kill();
-            let _ = observer.wait();
-        }
-    }
-}
-
-/// The plan of one of these observers: with this period, and a wait of so long for ranks.
-fn plan(
-    secret: &Secret,
-    registry: &Path,
-    node: u32,
-    [period, start]: [Duration; 2],
-    addresses: &[SocketAddr],
-) -> Plan {
-    Plan {
-        secret: secret.clone(),
-        socket: registry.display().to_string(),
-        me: Host { node: Node(node), incarnation: Incarnation(0) },
-        timing: Timing { start, ..Timing::of_jobs_with(period) },
-        nodes: addresses.iter().map(|it| Place { address: *it, name: "ring".into() }).collect(),
-        nodes_of: (0..OBSERVERS).map(Node).collect(),
-    }
-}
-
 /// Of pairs of a time and its ratio: the median time, the median ratio, and from where to where the
 /// true one is.
 fn measures(of: &[[f64; 2]]) -> [String; 4] {
@@ -331,16 +264,14 @@ mod tests {
     const SAID: &str = "0,minife,200.0,220.0,231.0\n0,commit,1.0,1.0,1.5\n\
                         1,minife,100.0,100.0,90.0\n1,commit,1.0,3.0,2.0\n77,0.0,5.5\n78,1.0,6.5\n";
 
-    const TIMES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(9)];
-
     fn lines(text: &str) -> Vec<String> {
         text.lines().map(str::to_owned).collect()
     }
 
     #[test]
     fn turns_are_compared_within_each_round() {
-        let mut sample = Sample::default();
-        sample.read(&lines(SAID)).expect("all of it");
+        let (mut sample, programs) = (Sample::default(), PROGRAMS.map(str::to_owned));
+        sample.read(&lines(SAID), &programs).expect("all of it");
         assert_eq!(sample.rounds[0], [[200.0, 220.0, 231.0], [100.0, 100.0, 90.0]]);
         let rows: Vec<String> = sample.rows(10).iter().map(|row| row.join(",")).collect();
         let expected = [
@@ -354,38 +285,9 @@ mod tests {
 
     #[test]
     fn a_launch_that_does_not_say_all_is_no_measurement() {
-        let silent = SAID.replace("commit", "else");
-        assert_eq!(Sample::default().read(&lines(&silent)), None);
-        assert_eq!(Sample::default().read(&lines(&SAID.replace("231.0", "?"))), None);
-    }
-
-    fn plan_text(addresses: &[SocketAddr]) -> String {
-        let secret = Secret::new([7; 32]);
-        plan(&secret, Path::new("ring/1.sock"), 1, TIMES, addresses).to_text()
-    }
-
-    #[test]
-    fn observers_can_read_the_plan() {
-        let text = plan_text(&[4711, 4712].map(|port| SocketAddr::from(([1; 4], port))));
-        let read = Plan::parse(&text).map(|plan| plan.to_text());
-        assert_eq!(read, Ok(text));
-    }
-
-    #[test]
-    fn the_plan_has_a_line_for_each_of_the_nodes_and_their_period() {
-        let addresses = [4711, 4712].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-        let text = plan_text(&addresses);
-        let lines: Vec<&str> = text.lines().collect();
-        let times = ["period 10000", "timeout 1000000", "start 9000000"];
-        assert_eq!((lines[3], &lines[4..7]), ("me 1 0", &times[..]));
-        assert_eq!(
-            lines[9..],
-            [
-                "diagnosis 0 0 0",
-                "node 127.0.0.1:4711 ring",
-                "node 127.0.0.1:4712 ring",
-                "ranks 0 1"
-            ]
-        );
+        let programs = PROGRAMS.map(str::to_owned);
+        for said in [SAID.replace("commit", "else"), SAID.replace("231.0", "?")] {
+            assert_eq!(Sample::default().read(&lines(&said), &programs), None);
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! the plots of the paper on the detector.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -14,10 +14,10 @@ use crate::plot::{Chart, Series, Upwards};
 use crate::progress::Step;
 use crate::workspace::{Workspace, shown};
 
-const COLUMNS: &str = "figure,detector,case,nodes,period_ms,failures,detection_min_ms,\
+pub(super) const COLUMNS: &str = "figure,detector,case,nodes,period_ms,failures,detection_min_ms,\
                        detection_ms,detection_max_ms,all_know_ms,calm_messages,news_messages,\
                        false_reports";
-const HEADER: [&str; 13] = [
+pub(super) const HEADER: [&str; 13] = [
     "figure",
     "detector",
     "case",
@@ -32,6 +32,10 @@ const HEADER: [&str; 13] = [
     "of news",
     "false",
 ];
+
+/// What nodes are found silent by that are not simulated: observers, and MPI's own heartbeat.
+pub(super) const REAL: &str = "real";
+pub(super) const MPI: &str = "mpi";
 
 /// Columns by their place in a row.
 const CASE: usize = 2;
@@ -72,6 +76,13 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// What the figures of the paper take, and more nodes; or few of them.
+    pub(super) fn of_the_paper(quick: bool) -> Self {
+        let many = [8, 64, 256, 1024, 4096, 16_384, 65_536];
+        let (nodes, trials) = if quick { (&many[..2], 3) } else { (&many[..], 10) };
+        Self { nodes: nodes.to_vec(), swim: 256, trials, seed: 1, csv: None, plots: None }
+    }
+
     fn words(&self) -> Vec<String> {
         let nodes = self.nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let numbers = [("swim", self.swim), ("trials", self.trials), ("seed", self.seed)];
@@ -87,6 +98,17 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         let made = fs::create_dir_all(folder);
         made.with_context(|| format!("choose another --plots than {}", folder.display()))?;
     }
+    let rows = rows(workspace, options)?;
+    csv.write(COLUMNS, &rows)?;
+    println!("{}", csv::table(&HEADER, &rows));
+    if let Some(folder) = &options.plots {
+        draw(&rows, folder)?;
+    }
+    Ok(0)
+}
+
+/// The rows of all figures.
+pub(super) fn rows(workspace: &Workspace, options: &Options) -> Result<Vec<Row>> {
     let program =
         cargo::build(workspace, Program::without_mpi("detector").of(Some("fampi-detector")))?;
     let most = options.nodes.iter().max().copied().unwrap_or_default();
@@ -100,18 +122,18 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     }
     let lines: Vec<String> =
         String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
-    let rows = csv::rows_of(&lines, COLUMNS);
     step.finish();
-    csv.write(COLUMNS, &rows)?;
-    println!("{}", csv::table(&HEADER, &rows));
-    if let Some(folder) = &options.plots {
-        for (name, chart) in charts(&rows) {
-            for file in chart.write(folder, name)? {
-                eprintln!("fampi: {}", shown(&file));
-            }
+    Ok(csv::rows_of(&lines, COLUMNS))
+}
+
+/// Draws all figures that there are rows for.
+pub(super) fn draw(rows: &[Row], folder: &Path) -> Result<()> {
+    for (name, chart) in charts(rows).into_iter().filter(|(_, chart)| !chart.series.is_empty()) {
+        for file in chart.write(folder, name)? {
+            eprintln!("fampi: {}", shown(&file));
         }
     }
-    Ok(0)
+    Ok(())
 }
 
 fn number(row: &Row, column: usize) -> f64 {
@@ -138,8 +160,8 @@ impl Line<'_> {
     }
 }
 
-const NETWORK: &str =
-    "simulated; packets 20 µs + 5 µs of chance, 3 µs of a processor each; η = 2 δ; medians";
+const NETWORK: &str = "simulated packets: 20 µs + 5 µs of chance, 3 µs of a processor each; \
+                       η = 2 δ; medians; how many nodes are real: in the table";
 
 const ACCURACY: &str =
     "simulated, 64 nodes, 1000 periods, up to 3 runs; a point that is missing is 0";
@@ -177,12 +199,14 @@ const SKETCHES: [Sketch; 8] = [
     ("figure-9", "Figure 9: one node fails, δ = 500 ms", NETWORK, BY_NODES, AT_ALL, &[
         line("ring, all know", "9", "ring", "node", ALL_KNOW),
         line("SWIM, all know", "9", "swim", "node", ALL_KNOW),
+        line("real, all know", "9", REAL, "node", ALL_KNOW),
     ]),
     ("figure-10", "Figure 10: one node of 64 fails", NETWORK, BY_PERIOD, AT_ALL, &[
         line("ring, somebody knows", "10", "ring", "node", SEEN),
         line("ring, all know", "10", "ring", "node", ALL_KNOW),
         line("SWIM, somebody knows", "10", "swim", "node", SEEN),
         line("SWIM, all know", "10", "swim", "node", ALL_KNOW),
+        line("real, all know", "10", REAL, "node", ALL_KNOW),
     ]),
     ("figure-12", "Figure 12: one process fails", NETWORK, BY_NODES, AT_ALL, &[
         line("ring, all know", "12", "ring", "process", ALL_KNOW),
@@ -192,15 +216,27 @@ const SKETCHES: [Sketch; 8] = [
         line("ring, somebody knows, most", "10", "ring", "node", SEEN_MOST),
         line("ring, all know", "10", "ring", "node", ALL_KNOW),
         line("δ", "10", "ring", "node", PERIOD),
+        line("real, somebody knows, least", "10", REAL, "node", SEEN_LEAST),
+        line("real, somebody knows, most", "10", REAL, "node", SEEN_MOST),
+        line("real, all know", "10", REAL, "node", ALL_KNOW),
+        line("MPI's heartbeat, all know", "10", MPI, "node", ALL_KNOW),
     ]),
     ("figure-14", "Figure 14: one node fails, δ = 500 ms", NETWORK, BY_NODES, AT_ALL, &[
         line("ring, somebody knows, least", "9", "ring", "node", SEEN_LEAST),
         line("ring, somebody knows, most", "9", "ring", "node", SEEN_MOST),
         line("ring, all know", "9", "ring", "node", ALL_KNOW),
+        line("real, somebody knows, least", "9", REAL, "node", SEEN_LEAST),
+        line("real, somebody knows, most", "9", REAL, "node", SEEN_MOST),
+        line("real, all know", "9", REAL, "node", ALL_KNOW),
+        line("MPI's heartbeat, all know", "9", MPI, "node", ALL_KNOW),
     ]),
     ("figure-15", "Figure 15: nodes of 256, δ = 100 ms", NETWORK, BY_FAILURES, AT_ALL, &[
         line("ring, in a row", "15", "ring", "in a row", ALL_KNOW),
         line("ring, anywhere", "15", "ring", "anywhere", ALL_KNOW),
+        line("real, in a row", "15", REAL, "in a row", ALL_KNOW),
+        line("real, anywhere", "15", REAL, "anywhere", ALL_KNOW),
+        line("MPI's heartbeat, in a row", "15", MPI, "in a row", ALL_KNOW),
+        line("MPI's heartbeat, anywhere", "15", MPI, "anywhere", ALL_KNOW),
     ]),
     ("messages", "Messages of a node", NETWORK, BY_NODES, "messages", &[
         line("ring, in a period without failures", "9", "ring", "node", CALM),
@@ -217,6 +253,8 @@ fn charts(rows: &[Row]) -> Vec<(&'static str, Chart<'static>)> {
             let points = period.points.iter().map(|(x, y)| (*x, 2.0 * y)).collect();
             series.push(Series { name: "η".to_owned(), points });
         }
+        // Nobody may have measured what is real.
+        series.retain(|series| !series.points.is_empty());
         (name, Chart { title, caption, x: x.0, y, upwards: Upwards::Quantity, series })
     };
     SKETCHES.map(chart).into()
@@ -232,7 +270,7 @@ mod tests {
             let text = format!("{figure},{detector},{case},64,10,2,1,2,3,4,5,6,7");
             csv::rows_of(&[text], COLUMNS).remove(0)
         };
-        let (mut rows, both) = (Vec::new(), ["ring", "swim"]);
+        let (mut rows, all) = (Vec::new(), ["ring", "swim", REAL, MPI]);
         for (figure, cases) in [
             ("8", vec!["1 % lost", "5 % load"]),
             ("9", vec!["node"]),
@@ -240,12 +278,15 @@ mod tests {
             ("12", vec!["process"]),
             ("15", vec!["in a row", "anywhere"]),
         ] {
-            let all =
-                both.iter().flat_map(|detector| cases.iter().map(move |case| (detector, case)));
-            rows.extend(all.map(|(detector, case)| row(figure, detector, case)));
+            let each =
+                all.iter().flat_map(|detector| cases.iter().map(move |case| (detector, case)));
+            rows.extend(each.map(|(detector, case)| row(figure, detector, case)));
         }
-        for (name, chart) in charts(&rows) {
-            assert!(chart.series.iter().all(|series| !series.points.is_empty()), "{name}");
-        }
+        let lines = charts(&rows).into_iter().map(|(name, chart)| (name, chart.series.len()));
+        // Where there is a line for δ, there is one for η, too.
+        let all = SKETCHES.map(|(name, .., lines)| {
+            (name, lines.len() + usize::from(lines.iter().any(|line| line.name == "δ")))
+        });
+        assert_eq!(lines.collect::<Vec<_>>(), all);
     }
 }

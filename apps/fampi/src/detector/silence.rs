@@ -1,0 +1,371 @@
+//! Nodes that fall silent: how long until somebody knows, and until all do.
+//!
+//! ```text
+//! real   observers in name spaces of this machine, one for each node; a session of its own runs
+//!        them, so that nothing of them is left, however the tool ends
+//! mpi    ranks of a job with Open MPI's own heartbeat, which is off otherwise (`silence.c`); each
+//!        rank stands for a node
+//! ```
+//!
+//! Both have the timing of the paper, η = 2 δ. Who falls silent is stopped: it says nothing any
+//! more and closes no connection, as a node that has lost its power. An observer writes the moment
+//! at which it took another one for lost beside that on its board.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use fampi_detector::protocol::Timing;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::detect::quantile;
+use super::ring::{Board, Ring};
+use super::simulated::{COLUMNS, MPI, REAL};
+use crate::csv::{self, Row};
+use crate::guard;
+use crate::installation::Installation;
+use crate::launcher::Launcher;
+use crate::nodes::Nodes;
+use crate::probe;
+use crate::progress::Step;
+use crate::session::{self, End, Script};
+
+/// How this tool is called to do the trials with observers; the program of these, the number of
+/// trials, whether few points will do and the name spaces follow.
+const SILENCE: &str = "__silence";
+const SOURCE: &str = include_str!("silence.c");
+
+/// Numbers of name spaces, and of ranks. Figures with a fixed number have the greatest of them, or
+/// the one before it; the simulated ones have 256 nodes and 64.
+const NODES: [u32; 4] = [4, 8, 16, 32];
+const RANKS: [u32; 3] = [4, 8, 16];
+/// Until nobody comes any more whom an observer waits for.
+const NOBODY_COMES: Duration = Duration::from_secs(600);
+/// What starting, and reaching all, take beside the timeouts on a machine that many share.
+const LEEWAY: Duration = Duration::from_millis(500);
+/// What takes so long beside that hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Some nodes that fall silent at once.
+struct Experiment {
+    /// The figure and the case of the simulation that it stands beside.
+    figure: &'static str,
+    case: &'static str,
+    nodes: u32,
+    period: Duration,
+    failures: u32,
+}
+
+/// What one trial has shown.
+enum Outcome {
+    /// Milliseconds until of each node somebody knew, and until all others did.
+    Told { seen: f64, all_know: f64 },
+    /// So many living nodes were declared dead, and no time says anything.
+    False(usize),
+}
+
+/// A row for each experiment with observers, in the columns of the simulation; or the status when a
+/// signal came.
+pub(super) fn rows(observer: &Path, trials: u32, quick: bool) -> Result<Result<Vec<Row>, u8>> {
+    let experiments = experiments(&NODES, quick);
+    let most = experiments.iter().map(|it| it.nodes).max().unwrap_or_default();
+    let nodes = Nodes::new(most, &[])?;
+    let step = Step::begin(format!("silence nodes of {most} name spaces"));
+    let one = |it: &Experiment| it.limit() + LEEWAY + it.period * 4;
+    let limit = LIMIT + 2 * trials * experiments.iter().map(one).sum::<Duration>();
+    let mut command = Command::new(guard::tool());
+    command.arg(SILENCE).arg(observer).args([trials.to_string(), quick.to_string()]);
+    command.args(nodes.names());
+    let spaces = nodes.spaces();
+    let script =
+        Script { timeout: Some(limit), collect: true, spaces: &spaces, ..Script::default() };
+    let finished = session::run(&command, script)?;
+    match finished.end {
+        End::Exited(0) => step.finish(),
+        End::Interrupted(_) => return Ok(Err(finished.end.status())),
+        _ => bail!("the trials with silent nodes failed: see above"),
+    }
+    Ok(Ok(csv::rows_of(&finished.lines, COLUMNS)))
+}
+
+/// Does the trials with observers if this process was called for them, and prints their rows.
+pub(crate) fn run_if_asked() -> Option<Result<()>> {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let [word, observer, trials, quick, spaces @ ..] = &words[..] else { return None };
+    (word == SILENCE).then(|| {
+        let trials: u32 = trials.parse().context("a number of trials")?;
+        for experiment in experiments(&NODES, quick.parse().context("true or false")?) {
+            let outcomes = (0..trials).map(|_| experiment.run(Path::new(observer), spaces));
+            println!("{}", experiment.row(REAL, &outcomes.collect::<Result<Vec<_>>>()?).join(","));
+        }
+        Ok(())
+    })
+}
+
+/// The same with ranks and Open MPI's own heartbeat.
+pub(super) fn rows_of_mpi(
+    mpi: &Installation,
+    trials: u32,
+    quick: bool,
+) -> Result<Result<Vec<Row>, u8>> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let program = probe::compile(mpi, "silence", SOURCE, folder.path())?;
+    let laboratory = Laboratory { mpi, program, folder: folder.path() };
+    let step = Step::begin("silence ranks that MPI watches".to_owned());
+    let mut rows = Vec::new();
+    let experiments = experiments(&RANKS, quick);
+    for (at, experiment) in experiments.iter().enumerate() {
+        let mut outcomes = Vec::new();
+        for trial in 0..trials {
+            step.say(&format!("experiment {} of {}", at + 1, experiments.len()));
+            match laboratory.launch(experiment, trial)? {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(interrupted) => return Ok(Err(interrupted)),
+            }
+        }
+        rows.push(experiment.row(MPI, &outcomes));
+    }
+    step.finish();
+    Ok(Ok(rows))
+}
+
+/// The experiments of figures 9, 10 and 15, which are those of 13 and 14, too, with these numbers
+/// of nodes; or two of them.
+fn experiments(nodes: &[u32], quick: bool) -> Vec<Experiment> {
+    let one = |figure, nodes, period| Experiment {
+        figure,
+        case: "node",
+        nodes,
+        period: Duration::from_millis(period),
+        failures: 1,
+    };
+    let several = |nodes, case, failures| Experiment { case, failures, ..one("15", nodes, 100) };
+    let [least, .., few, most] = *nodes else { return Vec::new() };
+    if quick {
+        return vec![one("10", least, 100), several(least, "in a row", 2)];
+    }
+    let by_nodes = nodes.iter().map(|nodes| one("9", *nodes, 500));
+    let by_period = [20, 30, 50, 100, 200, 500].map(|period| one("10", few, period));
+    let in_cases = [1, 2, 4, 8]
+        .into_iter()
+        .flat_map(|failures| ["in a row", "anywhere"].map(|case| several(most, case, failures)));
+    by_nodes.chain(by_period).chain(in_cases).collect()
+}
+
+/// What launches of ranks have in common.
+struct Laboratory<'a> {
+    mpi: &'a Installation,
+    program: PathBuf,
+    folder: &'a Path,
+}
+
+impl Laboratory<'_> {
+    /// One launch; or the status when a signal came.
+    fn launch(&self, experiment: &Experiment, trial: u32) -> Result<Result<Outcome, u8>> {
+        let seconds = |time: Duration| time.as_secs_f64().to_string();
+        let parameters = [
+            ("mpi_ft_detector", "1".to_owned()),
+            ("mpi_ft_detector_period", seconds(experiment.period)),
+            ("mpi_ft_detector_timeout", seconds(2 * experiment.period)),
+        ];
+        let extra: Vec<String> = parameters
+            .into_iter()
+            .flat_map(|(name, value)| ["--mca".to_owned(), name.to_owned(), value])
+            .collect();
+        let launcher = Launcher::with(self.mpi, &extra).of_failing();
+        let mut command = launcher.command(experiment.nodes, &self.program);
+        let silent = experiment.victims();
+        let name = format!("{}-{}-{}", experiment.figure, experiment.failures, trial);
+        command.arg(self.folder.join(format!("{name}-{}", experiment.period.as_millis())));
+        for time in [experiment.calm(), experiment.limit()] {
+            command.arg(time.as_millis().to_string());
+        }
+        command.args(silent.iter().map(ToString::to_string));
+        let limit = LIMIT + experiment.limit();
+        let finished = session::run(&command, Script::of_measurement(limit, &[self.folder])?)?;
+        if let End::Interrupted(_) = finished.end {
+            return Ok(Err(finished.end.status()));
+        }
+        let living = experiment.nodes as usize - silent.len();
+        Ok(Ok(outcome_of_mpi(&finished.lines, &silent, living)))
+    }
+}
+
+impl Experiment {
+    /// From the start on until a moment that no heartbeat knows, when all have heard each other.
+    fn calm(&self) -> Duration {
+        LEEWAY + self.period.mul_f64(3.0 + fastrand::f64())
+    }
+
+    /// Until all know: MPI takes two timeouts for each in a row but the first.
+    fn limit(&self) -> Duration {
+        4 * self.period * (self.failures + 1) + LEEWAY
+    }
+
+    /// One trial with observers.
+    fn run(&self, observer: &Path, spaces: &[String]) -> Result<Outcome> {
+        let timing = Timing { start: NOBODY_COMES, ..Timing::with_period(self.period) };
+        let spaces = spaces.get(..self.nodes as usize).context("too few name spaces")?;
+        let ring = Ring::across(observer, timing, spaces)?;
+        let boards = (0..self.nodes).map(|node| ring.board(node)).collect::<Result<Vec<_>>>()?;
+        thread::sleep(self.calm());
+        let silent = self.victims();
+        let since = now();
+        for node in &silent {
+            ring.silence(*node)?;
+        }
+        let living: Vec<&Board> = (0..self.nodes)
+            .filter(|node| !silent.contains(node))
+            .map(|node| &boards[node as usize])
+            .collect();
+        let begun = Instant::now();
+        loop {
+            let told = living.iter().map(|board| board.lost()).collect::<Result<Vec<_>>>()?;
+            let all = told.iter().all(|lost| silent.iter().all(|it| knows(lost, *it).is_some()));
+            if all || begun.elapsed() > self.limit() {
+                return Ok(outcome(&told, &silent, since));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Who falls silent.
+    fn victims(&self) -> BTreeSet<u32> {
+        if self.case == "anywhere" {
+            let mut nodes: Vec<u32> = (0..self.nodes).collect();
+            fastrand::shuffle(&mut nodes);
+            return nodes.into_iter().take(self.failures as usize).collect();
+        }
+        let first = fastrand::u32(0..self.nodes);
+        (0..self.failures).map(|at| (first + at) % self.nodes).collect()
+    }
+
+    fn row(&self, detector: &str, outcomes: &[Outcome]) -> Row {
+        let sorted = |of: fn(&Outcome) -> Option<f64>| {
+            let mut times: Vec<f64> = outcomes.iter().filter_map(of).collect();
+            times.sort_by(f64::total_cmp);
+            times
+        };
+        let seen = sorted(|it| match it {
+            Outcome::Told { seen, .. } => Some(*seen),
+            Outcome::False(_) => None,
+        });
+        let all_know = sorted(|it| match it {
+            Outcome::Told { all_know, .. } => Some(*all_know),
+            Outcome::False(_) => None,
+        });
+        let wrong = outcomes.iter().map(|it| match it {
+            Outcome::Told { .. } => 0,
+            Outcome::False(number) => *number,
+        });
+        let time = |of: &[f64], part| match quantile(of, part) {
+            time if time.is_finite() => format!("{time:.3}"),
+            _ => "inf".to_owned(),
+        };
+        let words = [self.figure, detector, self.case].map(str::to_owned);
+        let numbers = [u128::from(self.nodes), self.period.as_millis(), u128::from(self.failures)];
+        let times = [time(&seen, 0.0), time(&seen, 0.5), time(&seen, 1.0), time(&all_know, 0.5)];
+        // Messages were not counted.
+        let rest = [String::new(), String::new(), wrong.sum::<usize>().to_string()];
+        let numbers = numbers.iter().map(ToString::to_string);
+        words.into_iter().chain(numbers).chain(times).chain(rest).collect()
+    }
+}
+
+/// When a board began to show this node as lost.
+fn knows(lost: &[(u32, Duration)], node: u32) -> Option<Duration> {
+    lost.iter().find(|(it, _)| *it == node).map(|(_, moment)| *moment)
+}
+
+/// What the boards of the living say of those who fell silent at this moment.
+fn outcome(told: &[Vec<(u32, Duration)>], silent: &BTreeSet<u32>, since: Duration) -> Outcome {
+    let all = told.iter().flatten().map(|(node, _)| *node);
+    let wrong: BTreeSet<u32> = all.filter(|node| !silent.contains(node)).collect();
+    if !wrong.is_empty() {
+        return Outcome::False(wrong.len());
+    }
+    let passed = |moment: Option<Duration>| {
+        moment.map_or(f64::INFINITY, |it| it.saturating_sub(since).as_secs_f64() * 1e3)
+    };
+    let times = silent
+        .iter()
+        .map(|node| told.iter().map(|lost| passed(knows(lost, *node))).collect::<Vec<f64>>());
+    told_by(times)
+}
+
+/// Of each who fell silent the milliseconds until each of the others knew.
+fn told_by(times: impl Iterator<Item = Vec<f64>>) -> Outcome {
+    let least = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = |times: &[f64]| times.iter().copied().fold(0.0, f64::max);
+    let (seen, all_know) = times.fold((0.0_f64, 0.0_f64), |(seen, all_know), times| {
+        (seen.max(least(&times)), all_know.max(most(&times)))
+    });
+    Outcome::Told { seen, all_know }
+}
+
+/// What `silence.c` says of a launch with so many living ranks. Of whom a rank says nothing it has
+/// not heard.
+fn outcome_of_mpi(lines: &[String], silent: &BTreeSet<u32>, living: usize) -> Outcome {
+    let rows = lines.iter().filter_map(|line| {
+        let mut words = line.trim().split(',');
+        let of: i64 = words.next()?.parse().ok()?;
+        Some((of, words.next()?.parse::<u32>().ok()?, words.next()?.parse::<f64>().ok()?))
+    });
+    let rows: Vec<(i64, u32, f64)> = rows.collect();
+    if let Some((.., number)) = rows.iter().find(|(of, ..)| *of < 0) {
+        return Outcome::False(*number as usize);
+    }
+    told_by(silent.iter().map(|node| {
+        let of = rows.iter().filter(|(_, about, _)| about == node);
+        let mut times: Vec<f64> = of.map(|(.., time)| *time).collect();
+        times.resize(living, f64::INFINITY);
+        times
+    }))
+}
+
+/// The clock of the boards.
+fn now() -> Duration {
+    let time = clock_gettime(ClockId::Monotonic);
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_know_when_the_last_board_shows_the_last_of_them() {
+        let at = |milliseconds| Duration::from_millis(milliseconds);
+        let told = [vec![(3, at(120)), (4, at(160))], vec![(4, at(150)), (3, at(130))]];
+        let Outcome::Told { seen, all_know } = outcome(&told, &[3, 4].into(), at(100)) else {
+            panic!("nobody else was named");
+        };
+        assert_eq!((seen, all_know), (50.0, 60.0));
+        let Outcome::Told { all_know, .. } = outcome(&told, &[3, 4, 5].into(), at(100)) else {
+            panic!("nobody else was named");
+        };
+        assert!(all_know.is_infinite(), "of one of them nobody knows");
+        let wrong = outcome(&told, &[3].into(), at(100));
+        assert!(matches!(wrong, Outcome::False(1)));
+    }
+
+    #[test]
+    fn who_says_nothing_has_heard_nothing_and_living_ranks_that_mpi_calls_dead_are_told() {
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let said = lines("0,3,40.5\nnoise\n1,3,41.5\n2,3,43.0");
+        let Outcome::Told { seen, all_know } = outcome_of_mpi(&said, &[3].into(), 3) else {
+            panic!("nobody else was named");
+        };
+        assert_eq!((seen, all_know), (40.5, 43.0));
+        let Outcome::Told { all_know, .. } = outcome_of_mpi(&said, &[3].into(), 4) else {
+            panic!("nobody else was named");
+        };
+        assert!(all_know.is_infinite());
+        let wrong = outcome_of_mpi(&lines("0,3,1.0\n-1,0,2"), &[3].into(), 1);
+        assert!(matches!(wrong, Outcome::False(2)));
+    }
+}

@@ -1,0 +1,90 @@
+//! `fampi figure detector` with few points: what is simulated, nodes that fall silent, ranks that
+//! die, and operations of MPI beside heartbeats.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+type Rows = Vec<HashMap<String, String>>;
+
+/// The rows of a file, by the names of their columns.
+fn rows(folder: &Path, name: &str) -> Rows {
+    let text = fs::read_to_string(folder.join(name)).expect(name);
+    let mut lines = text.lines();
+    let columns: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+    let row = |line: &str| {
+        assert_eq!(line.split(',').count(), columns.len(), "{line}");
+        columns.iter().map(ToString::to_string).zip(line.split(',').map(Into::into)).collect()
+    };
+    lines.map(row).collect()
+}
+
+fn number(row: &HashMap<String, String>, column: &str) -> f64 {
+    row[column].parse().unwrap_or_else(|_| panic!("{column} of {row:?}"))
+}
+
+/// Who is silent is lost after a timeout and not before a period, of 100 ms here; unless, on a
+/// machine that was busy, somebody else was taken for lost, which is told.
+#[track_caller]
+fn silence_is_noticed(rows: &Rows, detector: &str) {
+    let of: Vec<_> = rows.iter().filter(|row| row["detector"] == detector).collect();
+    let cases: Vec<&str> = of.iter().map(|row| &*row["case"]).collect();
+    assert_eq!(cases, ["node", "in a row"], "{detector}: {rows:?}");
+    for row in of.iter().filter(|row| number(row, "false_reports") == 0.0) {
+        let (seen, all_know) = (number(row, "detection_min_ms"), number(row, "all_know_ms"));
+        assert!((90.0..=all_know).contains(&seen), "{row:?}");
+        assert!(all_know.is_finite(), "somebody knows nothing: {row:?}");
+    }
+}
+
+#[test]
+fn the_figures_of_the_detector_have_points_of_each_kind() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+    tool.args(["figure", "detector", "--quick", "--folder"]).arg(folder);
+    let output = tool.output().expect("the tool starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+
+    let all = rows(folder, "detector.csv");
+    let known = |detector: &str| all.iter().filter(|row| row["detector"] == detector).count();
+    assert!(known("ring") > 40 && known("swim") > 30, "simulated: {all:?}");
+    silence_is_noticed(&all, "mpi");
+    if errors.contains("name spaces take root") {
+        println!("without observers in name spaces, which take root");
+    } else {
+        silence_is_noticed(&all, "real");
+    }
+
+    let deaths = rows(folder, "deaths.csv");
+    for source in ["observer-seen", "watcher-seen", "mpi-seen", "mpi-first"] {
+        let row = deaths.iter().find(|row| row["source"] == source).expect(source);
+        assert!(number(row, "median_ms") > 0.0, "{row:?}");
+    }
+
+    let noise = rows(folder, "noise.csv");
+    assert_eq!(noise.len(), 3 * 5 * 2, "three operations of five sizes: {noise:?}");
+    for row in &noise {
+        let [low, ratio, high] = ["ratio_low", "ratio", "ratio_high"].map(|it| number(row, it));
+        assert!(0.0 < low && low <= ratio && ratio <= high, "{row:?}");
+    }
+
+    for (figure, words) in [
+        (7, "δ = 10 ms"),
+        (8, "SWIM, 1 % lost"),
+        (9, "ring, all know"),
+        (10, "SWIM, somebody knows"),
+        (11, "MPI alone, one node"),
+        (12, "ring, all know"),
+        (13, "heartbeat, all know"),
+        (14, "ring, all know"),
+        (15, "heartbeat, in a row"),
+    ] {
+        let svg = fs::read_to_string(folder.join(format!("figure-{figure}.svg"))).expect("drawn");
+        assert!(svg.contains(words), "figure {figure} has no `{words}`");
+        let png = fs::read(folder.join(format!("figure-{figure}.png"))).expect("drawn");
+        assert!(png.starts_with(b"\x89PNG"));
+    }
+}
