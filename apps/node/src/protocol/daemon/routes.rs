@@ -452,9 +452,15 @@ mod tests {
             daemon.handle_quiet(node, &mut out);
         }
         daemon.handle_heard(new);
-        out.clear();
-        daemon.handle_moment(&mut out);
-        assert!(out.contains(&Effect::Leave), "{out:?}");
+        for counts in [true, false] {
+            let mut daemon = daemon.clone();
+            if counts {
+                daemon.handle_message(new, news(4, Fact::Came(new.0)), &mut out);
+            }
+            out.clear();
+            daemon.handle_moment(&mut out);
+            assert_eq!(out.contains(&Effect::Leave), !counts, "{out:?}");
+        }
     }
 
     #[test]
