@@ -284,7 +284,9 @@ impl Links {
             let is_console = peer == CONSOLE;
             return Ok(Some(if is_console { Called::Console(link) } else { Called::Guest(link) }));
         }
-        let may_call = self.is_meeting || self.is_graph;
+        // One that joins has no address here, and comes when it is expected.
+        let is_launched = (peer.node.0 as usize) < self.addresses.len();
+        let may_call = self.is_meeting || self.is_graph && is_launched;
         let is_new = !self.neighbours.contains_key(&peer.node);
         if self.is_graph && is_new && peer.node < self.me.node {
             poll.remove(&link);

@@ -340,7 +340,7 @@ impl Daemon {
         }
         match message {
             Message::Beat(_) => {}
-            Message::News(news) => self.handle_news(news, out),
+            Message::News(news) => self.handle_news(from, news, out),
             Message::Known(known) => self.handle_known(from, &known, out),
             Message::Parcel(parcel) => self.handle_parcel(*parcel, out),
             Message::Receipt(receipt) => self.handle_receipt(receipt, out),

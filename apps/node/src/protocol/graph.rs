@@ -10,9 +10,10 @@
 //! ```
 //!
 //! **Guarantees.** All living nodes are connected by links among themselves, whichever are lost, as
-//! each is linked with the next living one. Two nodes that know the same losses agree on whether
-//! they are linked. From any node there is a way of links to any other: one link if either has
-//! joined, else one on which each step leads further along the ring and none beyond the other.
+//! each is linked with the next living one. Two nodes that know the same losses, and of the same
+//! nodes that joined, agree on whether they are linked. From any node there is a way of links to
+//! any other: one link if either has joined, else one on which each step leads further along the
+//! ring and none beyond the other.
 //!
 //! Reference: Angskun, Bosilca and Dongarra, *Binomial Graph: A Scalable and Fault-Tolerant Logical
 //! Network Topology* (2007). There the places of the lost stay empty; here others are found for

@@ -84,6 +84,11 @@ impl Daemon {
         self
     }
 
+    /// True until this node has heard all, if it joins.
+    pub(super) const fn is_new(&self) -> bool {
+        self.joins.is_new
+    }
+
     /// A guest wants a node to be added.
     pub fn handle_add(&mut self, guest: Guest, place: Place, out: &mut Effects) {
         self.joins.wanted.push_back((guest, place));
@@ -123,11 +128,12 @@ impl Daemon {
 
     /// Acts on a node that has come.
     pub(super) fn count_in(&mut self, node: Node, out: &mut Effects) {
-        if self.members.note_came(node)
-            && let Some(place) = self.joins.places.get(&node)
-        {
+        let known = self.members.note_came(node).then(|| self.joins.places.get(&node).cloned());
+        if let Some(place) = known.flatten() {
             self.joins.steps += 1;
-            out.push(Effect::Report(Report::Came(node.0, place.clone())));
+            // It may be the way to others from now on.
+            self.reckon();
+            out.push(Effect::Report(Report::Came(node.0, place)));
             let brings = self.joins.guests.iter().filter(|(_, brought)| **brought == node);
             out.extend(brings.map(|(guest, _)| Effect::Greet(*guest)));
         }
@@ -205,5 +211,80 @@ impl Daemon {
             let again = self.members.is_lost(node).then_some(Refusal::NotNow);
             out.push(Effect::Admit(guest, again.map_or(Ok((node.0, lost)), Err)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{message::News, placement::Room};
+    use super::*;
+
+    /// The daemon of the first of so many nodes, which are linked in a graph.
+    fn daemon(nodes: u32) -> Daemon {
+        let room = |at| Room { name: format!("n{at}"), slots: 1 };
+        Daemon::new(Node(0), (0..nodes).map(room).collect()).in_graph()
+    }
+
+    fn place() -> Place {
+        Place { name: "new".into(), slots: 1, address: ([127, 0, 0, 1], 1).into() }
+    }
+
+    #[test]
+    fn who_joins_hears_all_over_links_of_its_own_and_is_no_way_between_others_before_it_counts() {
+        let mut out = Effects::new();
+        let mut daemon = daemon(100);
+        let news = |number, fact| Message::News(News { origin: 50, number, fact });
+        daemon.handle_message(Node(96), news(1, Fact::Barrier), &mut out);
+        out.clear();
+        let added = news(2, Fact::Added(100, place()));
+        daemon.handle_message(Node(96), added.clone(), &mut out);
+        let new = Node(100);
+        let told = |out: &Effects| -> Vec<Message> {
+            let to = |it: &Effect| match it {
+                Effect::Send(to, message) if *to == new => Some(message.clone()),
+                _ => None,
+            };
+            out.iter().filter_map(to).collect()
+        };
+        let expected = out.iter().position(|it| matches!(it, Effect::Expect(..)));
+        let first = out.iter().position(|it| matches!(it, Effect::Send(to, _) if *to == new));
+        assert!(expected.is_some() && expected < first, "{out:?}");
+        let said = &told(&out)[..];
+        let all = [news(1, Fact::Barrier), added];
+        assert!(said.starts_with(&all) && matches!(said[2..], [Message::Says(..)]), "{said:?}");
+        out.clear();
+        daemon.handle_message(Node(96), news(3, Fact::Barrier), &mut out);
+        assert_eq!(told(&out), [news(3, Fact::Barrier)], "from then on all news");
+        out.clear();
+        daemon.handle_linked(new, &mut out);
+        assert_eq!(out, [], "it knows");
+        // All neighbours of this node on the ring are silent: nobody but the new one is left.
+        for node in daemon.neighbours() {
+            daemon.handle_quiet(node, &mut out);
+        }
+        daemon.handle_heard(new);
+        for counts in [true, false] {
+            let mut daemon = daemon.clone();
+            if counts {
+                daemon.handle_message(new, news(4, Fact::Came(new.0)), &mut out);
+            }
+            out.clear();
+            daemon.handle_moment(&mut out);
+            assert_eq!(out.contains(&Effect::Leave), !counts, "{out:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_comes_is_heard_of_at_once() {
+        let mut out = Effects::new();
+        let mut daemon = daemon(3);
+        let news = |number, fact| Message::News(News { origin: 2, number, fact });
+        daemon.handle_message(Node(2), news(1, Fact::Added(3, place())), &mut out);
+        // One node is silent, then another one dead: two of the three that are left are heard of.
+        daemon.handle_quiet(Node(1), &mut out);
+        daemon.handle_moment(&mut out);
+        daemon.handle_message(Node(2), news(2, Fact::Came(3)), &mut out);
+        daemon.handle_closed(Node(2), &mut out);
+        assert!(!out.contains(&Effect::Leave), "{out:?}");
     }
 }

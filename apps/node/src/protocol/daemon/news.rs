@@ -56,8 +56,8 @@ impl Log {
 }
 
 impl Daemon {
-    /// Passes news on that are new, and acts.
-    pub(super) fn handle_news(&mut self, news: News, out: &mut Effects) {
+    /// Passes news on that are new, but to nobody who knows them, and acts.
+    pub(super) fn handle_news(&mut self, from: Node, news: News, out: &mut Effects) {
         let last = self.heard.entry(news.origin).or_default();
         if news.number <= *last || Node(news.origin) == self.members.me() {
             return;
@@ -69,7 +69,8 @@ impl Daemon {
         {
             return;
         }
-        for node in self.neighbours().into_iter().filter(|node| node.0 != news.origin) {
+        let knows = |node: &Node| *node == from || node.0 == news.origin;
+        for node in self.neighbours().into_iter().filter(|node| !knows(node)) {
             out.push(Effect::Send(node, Message::News(news.clone())));
         }
         self.note(&news);
@@ -116,7 +117,8 @@ impl Daemon {
         out: &mut Effects,
     ) {
         if origin != self.members.me() {
-            if !self.members.is_lost(origin) {
+            // Nobody waits for a node that has not come.
+            if !self.members.is_lost(origin) && !self.is_new() {
                 self.send(origin, Message::Heard(number, followed), out);
             }
         } else if let Some(pending) = self.pending.get_mut(&number) {

@@ -18,8 +18,8 @@
 //!   on that node again: all on its way know of the loss before it comes, as news go ahead of it.
 //! - *Once*: parcels are numbered, for each sender and receiver.
 //!
-//! A parcel waits where no link leads further, until the link to the next living node is there. To
-//! and from a node that has joined it is one step.
+//! A parcel waits where no link leads further, until the link to the next living node is there. A
+//! parcel to or from a node that has joined takes one step.
 //!
 //! Silence: a daemon hears only its neighbours, so each tells all others whom of these it does not
 //! hear, and all reckon whom they can still reach. For `membership` the rest are quiet.
@@ -53,7 +53,8 @@ struct Taken {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Routes {
     graph: Graph,
-    /// Neighbours that have been told all that was heard here, and are told all that follows.
+    /// Neighbours that have been told all that was heard here, and are told all that follows; of a
+    /// node that joins all others, until it hears which of them are lost.
     open: BTreeSet<Node>,
     /// Those that this node has called, or that have not said yet what they know.
     begun: BTreeSet<Node>,
@@ -71,7 +72,7 @@ pub(super) struct Routes {
 
 impl Daemon {
     /// The same, of a job whose nodes are linked in a graph, when it is linked with its neighbours
-    /// there; or with all that live, if it joins.
+    /// there; or, if it joins, with all that live.
     #[must_use]
     pub fn in_graph(self) -> Self {
         let graph = Graph::new(self.rooms.len() as u32);
@@ -115,8 +116,8 @@ impl Daemon {
     pub fn handle_linked(&mut self, node: Node, out: &mut Effects) {
         let Some(routes) = &mut self.routes else { return };
         routes.unheard.remove(&node.0);
-        if routes.graph.has_joined(node) || routes.graph.has_joined(self.members.me()) {
-            // It has been told all since it was added.
+        if routes.graph.has_joined(node) {
+            // That node has been told all since it was added.
             return;
         }
         routes.begun.insert(node);
@@ -129,7 +130,6 @@ impl Daemon {
     pub(super) fn open_to(&mut self, node: Node) {
         let Some(routes) = &mut self.routes else { return };
         routes.graph = routes.graph.with_one_more();
-        routes.is_stale = true;
         if node != self.members.me() {
             routes.open.insert(node);
         }
@@ -274,7 +274,7 @@ impl Daemon {
     }
 
     /// Who cannot be reached any more is quiet.
-    fn reckon(&mut self) {
+    pub(super) fn reckon(&mut self) {
         let Some(routes) = &self.routes else { return };
         let members = &self.members;
         let is_unheard = |by: Node, node: Node| {
@@ -311,7 +311,6 @@ mod tests {
         collective::{Key, Kind},
         directory::{Entry, EntryId},
         message::News,
-        orders::Place,
         placement::Room,
         space::{Program, Space},
     };
@@ -414,53 +413,6 @@ mod tests {
         let again = News { origin: 51, number: 1, fact: Fact::Lost(36, true) };
         daemon.handle_message(Node(96), Message::News(again), &mut out);
         assert!(!out.iter().any(is_news), "all neighbours know: {out:?}");
-    }
-
-    #[test]
-    fn who_joins_hears_all_over_links_of_its_own_and_is_no_way_between_others_before_it_counts() {
-        let mut out = Effects::new();
-        let mut daemon = daemon(&mut out);
-        let news = |number, fact| Message::News(News { origin: 50, number, fact });
-        daemon.handle_message(Node(96), news(1, Fact::Barrier), &mut out);
-        out.clear();
-        let address = ([127, 0, 0, 1], 1).into();
-        let place = Place { name: "new".into(), slots: 1, address };
-        let added = news(2, Fact::Added(100, place));
-        daemon.handle_message(Node(96), added.clone(), &mut out);
-        let new = Node(100);
-        let told = |out: &Effects| -> Vec<Message> {
-            let to = |it: &Effect| match it {
-                Effect::Send(to, message) if *to == new => Some(message.clone()),
-                _ => None,
-            };
-            out.iter().filter_map(to).collect()
-        };
-        let expected = out.iter().position(|it| matches!(it, Effect::Expect(..)));
-        let first = out.iter().position(|it| matches!(it, Effect::Send(to, _) if *to == new));
-        assert!(expected.is_some() && expected < first, "{out:?}");
-        let said = &told(&out)[..];
-        let all = [news(1, Fact::Barrier), added];
-        assert!(said.starts_with(&all) && matches!(said[2..], [Message::Says(..)]), "{said:?}");
-        out.clear();
-        daemon.handle_message(Node(96), news(3, Fact::Barrier), &mut out);
-        assert_eq!(told(&out), [news(3, Fact::Barrier)], "from then on all news");
-        out.clear();
-        daemon.handle_linked(new, &mut out);
-        assert_eq!(out, [], "it knows");
-        // All neighbours of this node on the ring are silent: nobody but the new one is left.
-        for node in daemon.neighbours() {
-            daemon.handle_quiet(node, &mut out);
-        }
-        daemon.handle_heard(new);
-        for counts in [true, false] {
-            let mut daemon = daemon.clone();
-            if counts {
-                daemon.handle_message(new, news(4, Fact::Came(new.0)), &mut out);
-            }
-            out.clear();
-            daemon.handle_moment(&mut out);
-            assert_eq!(out.contains(&Effect::Leave), !counts, "{out:?}");
-        }
     }
 
     #[test]
