@@ -198,6 +198,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("figure ring-token --timeout 0", "write seconds, 1 or more"),
     ("figure detector --parts all", "possible values: simulated, silence, deaths, noise"),
     ("figure detector --ranks 2,4", "figure 11 takes 4 ranks or more"),
+    ("figure detector --nodes 8 --ranks 4", "--ranks has no number that is enough for 8 nodes"),
     ("figure detector --nodes 0", "write a number of nodes from 1 to 64"),
     ("figure detector --deaths 0", "write a number of deaths, 1 or more"),
     ("figure detector --trials 0", "write a number of trials, from 1 to 10000"),

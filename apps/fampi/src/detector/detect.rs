@@ -232,7 +232,10 @@ impl Study<'_> {
         if let Some(nodes) = nodes {
             command = nodes.first(command);
         }
-        let finished = session::run(&command, Script::of_measurement(LIMIT, &[folder.path()])?)?;
+        let spaces = nodes.as_ref().map(Nodes::spaces).unwrap_or_default();
+        let leftovers = [folder.path()];
+        let script = Script { spaces: &spaces, ..Script::of_measurement(LIMIT, &leftovers)? };
+        let finished = session::run(&command, script)?;
         self.deaths.extend(deaths_of(&finished.lines, way));
         let done = self.deaths.len() - told;
         let broke_off = done < trials as usize && !self.is_never_reported();

@@ -24,6 +24,7 @@ use crate::cargo::{self, Program};
 use crate::csv::{self, Csv, Row};
 use crate::launcher;
 use crate::median::around_median;
+use crate::nodes::Nodes;
 use crate::plot::{Chart, Series, Upwards, write_below_each_other};
 use crate::progress::Step;
 use crate::refusal::{Misuse, whole};
@@ -119,33 +120,39 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
             return Err(Misuse(advice.to_owned()).into());
         }
     }
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        eprintln!("fampi: without nodes that are real, as name spaces take root");
+    let fits = |nodes: &&u32| options.ranks.iter().any(|ranks| ranks >= nodes);
+    if let Some(nodes) = options.nodes.iter().find(|nodes| has(Part::Deaths) && !fits(nodes)) {
+        return Err(
+            Misuse(format!("--ranks has no number that is enough for {nodes} nodes")).into()
+        );
     }
     let folder = options.folder.clone().unwrap_or_else(|| workspace.target().join("detector"));
-    let made = fs::create_dir_all(&folder);
+    // What cannot be written is no news for after the measurement.
+    let made = fs::create_dir_all(&folder).and_then(|()| tempfile::tempfile_in(&folder));
     made.with_context(|| format!("choose another --folder than {}", folder.display()))?;
     let mut rows = Vec::new();
     if has(Part::Simulated) {
         let of_the_paper = simulated::Options::of_the_paper(options.quick);
         rows.extend(simulated::rows(workspace, &of_the_paper)?);
     }
+    write_and_draw(&rows, &folder)?;
     if has(Part::Silence) {
         // What takes time here is waiting.
         let observer = cargo::build(workspace, Program::observer())?;
+        let mpi = setup::ensure(workspace)?;
         let Options { trials, quick, .. } = *options;
-        let real = if is_root { silence::rows(&observer, trials, quick)? } else { Ok(Vec::new()) };
-        let of_mpi = silence::rows_of_mpi(&setup::ensure(workspace)?, trials, quick)?;
-        match real.and_then(|real| of_mpi.map(|of_mpi| real.into_iter().chain(of_mpi))) {
-            Ok(both) => rows.extend(both),
+        let new = match silence::rows(&observer, trials, quick)? {
+            Ok(real) => silence::rows_of_mpi(&mpi, trials, quick)?.map(|mpi| [real, mpi].concat()),
+            interrupted => interrupted,
+        };
+        match new {
+            Ok(new) => rows.extend(new),
             Err(interrupted) => return Ok(interrupted),
         }
+        write_and_draw(&rows, &folder)?;
     }
     if !rows.is_empty() {
-        Csv::open(Some(&folder.join("detector.csv")))?.write(simulated::COLUMNS, &rows)?;
         println!("{}\n", csv::table(&simulated::HEADER, &rows));
-        simulated::draw(&rows, &folder)?;
     }
     for (part, of) in [(Part::Deaths, deaths as Study), (Part::Noise, noise)] {
         if has(part)
@@ -157,15 +164,33 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     Ok(0)
 }
 
+/// Writes the rows that there are, with the figures of which they are points.
+fn write_and_draw(rows: &[Row], folder: &Path) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    write(folder, "detector.csv", simulated::COLUMNS, rows)?;
+    simulated::draw(rows, folder)
+}
+
+fn write(folder: &Path, name: &str, columns: &str, rows: &[Row]) -> Result<()> {
+    Csv::open(Some(&folder.join(name)))?.write(columns, rows)
+}
+
 /// A part on real ranks; it ends with the status when a signal came.
 type Study = fn(&Workspace, &Options, &Path) -> Result<Result<(), u8>>;
 
 /// Figure 11: from the death of a process to the last survivor that knows.
 fn deaths(workspace: &Workspace, options: &Options, folder: &Path) -> Result<Result<(), u8>> {
-    let csv = Csv::open(Some(&folder.join("deaths.csv")))?;
     let mut rows: Vec<Row> = Vec::new();
-    let is_root = rustix::process::geteuid().is_root();
-    for nodes in options.nodes.iter().copied().filter(|nodes| is_root || *nodes == 1) {
+    let mut numbers = options.nodes.clone();
+    if numbers.iter().any(|nodes| *nodes > 1)
+        && let Err(reason) = Nodes::new(2, &[])
+    {
+        eprintln!("fampi: on one node alone: {reason:#}");
+        numbers.retain(|nodes| *nodes == 1);
+    }
+    for nodes in numbers {
         for ranks in options.ranks.iter().copied().filter(|ranks| *ranks >= nodes) {
             let spaces = (nodes > 1).then_some(nodes);
             let sources = match detect::kills(workspace, [ranks, options.deaths], spaces)? {
@@ -181,7 +206,7 @@ fn deaths(workspace: &Workspace, options: &Options, folder: &Path) -> Result<Res
             }));
         }
     }
-    csv.write(DEATHS, &rows)?;
+    write(folder, "deaths.csv", DEATHS, &rows)?;
     println!("{}\n", csv::table(&DEATHS_HEADER, &rows));
     draw_deaths(&rows, options, folder)?;
     Ok(Ok(()))
@@ -222,7 +247,6 @@ fn draw_deaths(rows: &[Row], options: &Options, folder: &Path) -> Result<()> {
 
 /// Figure 7: what heartbeats cost operations of MPI.
 fn noise(workspace: &Workspace, options: &Options, folder: &Path) -> Result<Result<(), u8>> {
-    let csv = Csv::open(Some(&folder.join("noise.csv")))?;
     let mpi = setup::ensure(workspace)?;
     let programs: Vec<String> =
         OPERATIONS.iter().flat_map(|kind| BYTES.map(|bytes| format!("{kind}:{bytes}"))).collect();
@@ -254,7 +278,7 @@ fn noise(workspace: &Workspace, options: &Options, folder: &Path) -> Result<Resu
         }
     }
     step.finish();
-    csv.write(NOISE, &rows)?;
+    write(folder, "noise.csv", NOISE, &rows)?;
     println!("{}", csv::table(&NOISE_HEADER, &rows));
     draw_noise(&rows, options, folder)?;
     Ok(Ok(()))
@@ -294,14 +318,15 @@ fn draw_noise(rows: &[Row], options: &Options, folder: &Path) -> Result<()> {
         if let Some(first) = options.periods.first() {
             for sign in [1.0, -1.0] {
                 let name = format!("without: {}σ", if sign > 0.0 { "+" } else { "−" });
-                let deviation = |row: &Row| 100.0 * sign * number(row, 7);
+                // A ratio has the deviations of two turns.
+                let deviation = |row: &Row| 100.0 * sign * number(row, 7) / 2.0_f64.sqrt();
                 lines.push(series(kind, *first, "off again", name, &deviation));
             }
         }
         Chart {
             title: kind,
             caption: "Figure 7: two ranks, in turns with observers and without; medians of rounds; \
-                      σ: of a round without observers",
+                      σ: of a turn without observers",
             x: "bytes",
             y: "more time, in percent",
             upwards: Upwards::Change,

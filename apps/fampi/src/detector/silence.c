@@ -5,8 +5,8 @@
  * After so many milliseconds these ranks stop as a whole, which closes no connection. All others
  * wait for a message of each of them, and print for each what MPI says of it, `RANK,SILENT,MS`:
  * the milliseconds since the first of them stopped, `inf` where MPI says nothing within the limit
- * in milliseconds, and `-1,RANK,N` for N ranks that MPI calls dead and that live. The first
- * that lives then ends those that are stopped. All processes are on one machine, whose clock they share.
+ * in milliseconds, and `-1,RANK,N` for N ranks that MPI calls dead and that live. When all have
+ * done so the first that lives ends those that are stopped. All processes are on one machine, whose clock they share.
  */
 #include <mpi.h>
 #include <mpi-ext.h>
@@ -66,15 +66,41 @@ static double silent_since(const char *file, int count, char **silent, int end)
     return first;
 }
 
+static int is_silent(int rank, int count, char **silent)
+{
+    for (int at = 0; at < count; at++)
+        if (atoi(silent[at]) == rank)
+            return 1;
+    return 0;
+}
+
+/* Waits, inside MPI, until all who live have printed what they know, or until this moment. */
+static void wait_for_all(const char *file, int me, int count, char **silent, double limit)
+{
+    char name[4096];
+    int size, some, missing = 1;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    snprintf(name, sizeof name, "%s.told.%d", file, me);
+    FILE *out = fopen(name, "w");
+    if (out)
+        fclose(out);
+    while (missing && now() < limit) {
+        missing = 0;
+        for (int rank = 0; rank < size; rank++) {
+            snprintf(name, sizeof name, "%s.told.%d", file, rank);
+            missing |= !is_silent(rank, count, silent) && access(name, F_OK) != 0;
+        }
+        MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &some, MPI_STATUS_IGNORE);
+        usleep(1000);
+    }
+}
+
 /* The least rank that goes on. */
 static int first_living(int count, char **silent)
 {
     int first = 0;
-    for (int at = 0; at < count; at++)
-        if (atoi(silent[at]) == first) {
-            first++;
-            at = -1;
-        }
+    while (is_silent(first, count, silent))
+        first++;
     return first;
 }
 
@@ -90,9 +116,8 @@ int main(int argc, char **argv)
     char **silent = argv + 4;
     MPI_Barrier(MPI_COMM_WORLD);
     double at = now() + atof(argv[2]), limit = at + atof(argv[3]), told[MOST] = {0};
-    for (int it = 0; it < count; it++)
-        if (atoi(silent[it]) == me)
-            stop(argv[1], me, at);
+    if (is_silent(me, count, silent))
+        stop(argv[1], me, at);
     char bytes[MOST];
     MPI_Request requests[MOST];
     for (int it = 0; it < count; it++)
@@ -107,7 +132,7 @@ int main(int argc, char **argv)
         }
     /* By now those who were to stop have, and the others know all that they will. */
     double since = silent_since(argv[1], count, silent, 0);
-    for (int it = 0; it < count; it++)
+    for (int it = 0; it < count && since > 0; it++)
         if (told[it] == 0)
             printf("%d,%s,inf\n", me, silent[it]);
         else
@@ -119,8 +144,7 @@ int main(int argc, char **argv)
     if (dead > count)
         printf("-1,%d,%d\n", me, dead - count);
     fflush(stdout);
-    /* Until all have looked at their clocks. */
-    usleep(300000);
+    wait_for_all(argv[1], me, count, silent, limit);
     if (me == first_living(count, silent))
         silent_since(argv[1], count, silent, 1);
     _exit(0);

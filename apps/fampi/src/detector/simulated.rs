@@ -201,7 +201,7 @@ const SKETCHES: [Sketch; 8] = [
         line("SWIM, all know", "9", "swim", "node", ALL_KNOW),
         line("real, all know", "9", REAL, "node", ALL_KNOW),
     ]),
-    ("figure-10", "Figure 10: one node of 64 fails", NETWORK, BY_PERIOD, AT_ALL, &[
+    ("figure-10", "Figure 10: one node fails (simulated: of 64)", NETWORK, BY_PERIOD, AT_ALL, &[
         line("ring, somebody knows", "10", "ring", "node", SEEN),
         line("ring, all know", "10", "ring", "node", ALL_KNOW),
         line("SWIM, somebody knows", "10", "swim", "node", SEEN),
@@ -211,7 +211,7 @@ const SKETCHES: [Sketch; 8] = [
     ("figure-12", "Figure 12: one process fails", NETWORK, BY_NODES, AT_ALL, &[
         line("ring, all know", "12", "ring", "process", ALL_KNOW),
     ]),
-    ("figure-13", "Figure 13: one node of 64 fails", NETWORK, BY_PERIOD, AT_ALL, &[
+    ("figure-13", "Figure 13: one node fails (simulated: of 64)", NETWORK, BY_PERIOD, AT_ALL, &[
         line("ring, somebody knows, least", "10", "ring", "node", SEEN_LEAST),
         line("ring, somebody knows, most", "10", "ring", "node", SEEN_MOST),
         line("ring, all know", "10", "ring", "node", ALL_KNOW),
@@ -230,7 +230,7 @@ const SKETCHES: [Sketch; 8] = [
         line("real, all know", "9", REAL, "node", ALL_KNOW),
         line("MPI's heartbeat, all know", "9", MPI, "node", ALL_KNOW),
     ]),
-    ("figure-15", "Figure 15: nodes of 256, δ = 100 ms", NETWORK, BY_FAILURES, AT_ALL, &[
+    ("figure-15", "Figure 15: nodes fail (simulated: of 256), δ = 100 ms", NETWORK, BY_FAILURES, AT_ALL, &[
         line("ring, in a row", "15", "ring", "in a row", ALL_KNOW),
         line("ring, anywhere", "15", "ring", "anywhere", ALL_KNOW),
         line("real, in a row", "15", REAL, "in a row", ALL_KNOW),
