@@ -52,7 +52,8 @@ const BESIDE: usize = 2;
 const NICE_SESSION: &str =
     "{ echo 19 > /proc/self/autogroup; } 2> /dev/null; exec nice -n 19 \"$@\"";
 
-/// Tests of this module, in whichever program, come last: they measure whether waits keep to a limit.
+/// Tests of this module, in whichever program, come last: they measure whether waits keep to a
+/// limit.
 pub(crate) const MEASURING: &str = "limits::";
 /// The programs that have it.
 const WITH_MEASURING: [&str; 2] = ["c", "mpi"];

@@ -326,8 +326,8 @@ fn told_by(times: impl Iterator<Item = Vec<f64>>) -> Outcome {
     Outcome::Told { seen, all_know }
 }
 
-/// What `silence.c` says of a launch with so many living ranks; none if it says nothing. A rank that
-/// says nothing was declared dead.
+/// What `silence.c` says of a launch with so many living ranks; none if it says nothing. A rank
+/// that says nothing was declared dead.
 fn outcome_of_mpi(lines: &[String], silent: &BTreeSet<u32>, living: usize) -> Option<Outcome> {
     let rows = lines.iter().filter_map(|line| {
         let mut words = line.trim().split(',');

@@ -230,7 +230,8 @@ const SKETCHES: [Sketch; 8] = [
         line("real, all know", "9", REAL, "node", ALL_KNOW),
         line("MPI's heartbeat, all know", "9", MPI, "node", ALL_KNOW),
     ]),
-    ("figure-15", "Figure 15: nodes fail (simulated: of 256), δ = 100 ms", NETWORK, BY_FAILURES, AT_ALL, &[
+    ("figure-15", "Figure 15: nodes fail (simulated: of 256), δ = 100 ms", NETWORK, BY_FAILURES,
+     AT_ALL, &[
         line("ring, in a row", "15", "ring", "in a row", ALL_KNOW),
         line("ring, anywhere", "15", "ring", "anywhere", ALL_KNOW),
         line("real, in a row", "15", REAL, "in a row", ALL_KNOW),
