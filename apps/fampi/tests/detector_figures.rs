@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use fampi_kit::processes::wait_until;
 
 type Rows = Vec<HashMap<String, String>>;
 
@@ -24,8 +26,9 @@ fn number(row: &HashMap<String, String>, column: &str) -> f64 {
     row[column].parse().unwrap_or_else(|_| panic!("{column} of {row:?}"))
 }
 
-/// Who is silent is lost after a timeout and not before a period, of 100 ms here; unless, on a
-/// machine that was busy, somebody else was taken for lost, which is told.
+/// All others take a silent node for lost, the first of them after a period, of 100 ms here, at the
+/// earliest. Trials on a busy machine in which they took a living node for lost are not judged; the
+/// row has their number.
 #[track_caller]
 fn silence_is_noticed(rows: &Rows, detector: &str) {
     let of: Vec<_> = rows.iter().filter(|row| row["detector"] == detector).collect();
@@ -71,6 +74,37 @@ fn nodes_that_fall_silent_are_found_by_observers_and_by_the_heartbeat_of_mpi() {
     is_drawn(folder.path(), 13, "heartbeat, all know");
     is_drawn(folder.path(), 15, "heartbeat, in a row");
     assert!(!folder.path().join("figure-8.svg").exists(), "nothing was simulated");
+}
+
+#[test]
+fn no_node_is_left_when_the_tool_is_killed_amid_its_trials() {
+    let spaces = |words: &[&str]| {
+        let output = Command::new("ip").arg("netns").args(words).output();
+        output.ok().filter(|it| it.status.success()).map(|it| it.stdout)
+    };
+    let probe = format!("fampi-look-{}", std::process::id());
+    if spaces(&["add", &probe]).is_none() {
+        return println!("skipped: name spaces take root and iproute2");
+    }
+    spaces(&["delete", &probe]).expect("made just now");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fampi"));
+    command.args(["figure", "detector", "--quick", "--parts", "silence", "--trials", "9"]);
+    command.arg("--folder").arg(folder.path()).env("TMPDIR", folder.path());
+    let mut tool = command.stderr(Stdio::null()).spawn().expect("the tool starts");
+    let name = |node: &str| format!("fampi-{}-{node}", tool.id());
+    let (last, all) = (name("3"), name(""));
+    wait_until("an observer runs on the last of four nodes", || {
+        spaces(&["pids", &last]).is_some_and(|pids| !pids.is_empty())
+    });
+    tool.kill().expect("our child");
+    tool.wait().expect("our child");
+    wait_until("its name spaces are gone", || {
+        let listed = spaces(&["list"]).expect("ip works");
+        !String::from_utf8_lossy(&listed).contains(&all)
+    });
+    let is_left = || fs::read_dir(folder.path()).expect("ours").flatten().next().is_some();
+    wait_until("its files are gone", || !is_left());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Nodes that fall silent: how long until somebody knows, and until all do.
+//! Measures how long nodes that fall silent go unnoticed: until the first of the others takes them
+//! for lost, and until all others do.
 //!
 //! ```text
 //! real   observers in name spaces of this machine, one for each node; a session of its own runs
@@ -43,7 +44,7 @@ const SOURCE: &str = include_str!("silence.c");
 /// the one before it; the simulated ones have 256 nodes and 64.
 const NODES: [u32; 4] = [4, 8, 16, 32];
 const RANKS: [u32; 3] = [4, 8, 16];
-/// Until nobody comes any more whom an observer waits for.
+/// How long an observer waits for ranks of its node, of which none comes here.
 const NOBODY_COMES: Duration = Duration::from_secs(600);
 /// What starting takes beside the timeouts, and reaching all, on a machine that many share.
 const LEEWAY: Duration = Duration::from_millis(500);
@@ -63,7 +64,8 @@ struct Experiment {
 
 /// What one trial has shown.
 enum Outcome {
-    /// Milliseconds until of each node somebody knew, and until all others did.
+    /// Milliseconds until at least one of the others knew of each silent node that it was lost, and
+    /// until all of them did.
     Told { seen: f64, all_know: f64 },
     /// So many living nodes were declared dead, and no time says anything.
     False(usize),
@@ -120,7 +122,8 @@ pub(crate) fn run_if_asked() -> Option<Result<()>> {
     })
 }
 
-/// The same with ranks and Open MPI's own heartbeat.
+/// A row for each experiment with ranks, which watch each other by Open MPI's own heartbeat; or the
+/// status when a signal came.
 pub(super) fn rows_of_mpi(
     mpi: &Installation,
     trials: u32,
@@ -262,24 +265,23 @@ impl Experiment {
     }
 
     fn row(&self, detector: &str, outcomes: &[Outcome]) -> Row {
-        let sorted = |of: fn(&Outcome) -> Option<f64>| {
-            let mut times: Vec<f64> = outcomes.iter().filter_map(of).collect();
+        let (mut seen, mut all_know, mut wrong) = (Vec::new(), Vec::new(), 0);
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Told { seen: first, all_know: last } => {
+                    seen.push(*first);
+                    all_know.push(*last);
+                }
+                Outcome::False(number) => wrong += number,
+            }
+        }
+        for times in [&mut seen, &mut all_know] {
             times.sort_by(f64::total_cmp);
-            // One that some never knew of says it all.
-            if times.last().is_some_and(|last| last.is_infinite()) { Vec::new() } else { times }
-        };
-        let seen = sorted(|it| match it {
-            Outcome::Told { seen, .. } => Some(*seen),
-            Outcome::False(_) => None,
-        });
-        let all_know = sorted(|it| match it {
-            Outcome::Told { all_know, .. } => Some(*all_know),
-            Outcome::False(_) => None,
-        });
-        let wrong = outcomes.iter().map(|it| match it {
-            Outcome::Told { .. } => 0,
-            Outcome::False(number) => *number,
-        });
+            // A node of which some never knew says it all.
+            if times.last().is_some_and(|last| last.is_infinite()) {
+                times.clear();
+            }
+        }
         let time = |of: &[f64], part| match quantile(of, part) {
             time if time.is_finite() => format!("{time:.3}"),
             _ => "inf".to_owned(),
@@ -288,7 +290,7 @@ impl Experiment {
         let numbers = [u128::from(self.nodes), self.period.as_millis(), u128::from(self.failures)];
         let times = [time(&seen, 0.0), time(&seen, 0.5), time(&seen, 1.0), time(&all_know, 0.5)];
         // Messages were not counted.
-        let rest = [String::new(), String::new(), wrong.sum::<usize>().to_string()];
+        let rest = [String::new(), String::new(), wrong.to_string()];
         let numbers = numbers.iter().map(ToString::to_string);
         words.into_iter().chain(numbers).chain(times).chain(rest).collect()
     }

@@ -254,7 +254,7 @@ fn charts(rows: &[Row]) -> Vec<(&'static str, Chart<'static>)> {
             let points = period.points.iter().map(|(x, y)| (*x, 2.0 * y)).collect();
             series.push(Series { name: "η".to_owned(), points });
         }
-        // Nobody may have measured what is real.
+        // `sim detector` measures nothing real, and what has no points has no place in a legend.
         series.retain(|series| !series.points.is_empty());
         (name, Chart { title, caption, x: x.0, y, upwards: Upwards::Quantity, series })
     };
