@@ -282,8 +282,9 @@ mod tests {
         daemon.handle_message(Node(2), news(1, Fact::Added(3, place())), &mut out);
         // One node is silent, then another one dead: two of the three that are left are heard of.
         daemon.handle_quiet(Node(1), &mut out);
+        daemon.handle_message(Node(2), news(2, Fact::Unheard([1].into())), &mut out);
         daemon.handle_moment(&mut out);
-        daemon.handle_message(Node(2), news(2, Fact::Came(3)), &mut out);
+        daemon.handle_message(Node(2), news(3, Fact::Came(3)), &mut out);
         daemon.handle_closed(Node(2), &mut out);
         assert!(!out.contains(&Effect::Leave), "{out:?}");
     }
