@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 const PREFIX: &str = "fampi-node-";
+/// Among the flags of a process that Linux shows: it ends (`PF_EXITING`).
+const EXITING: u64 = 4;
 /// Where the system keeps files in memory.
 const MEMORY: &str = "/dev/shm";
 
@@ -52,14 +54,16 @@ fn make_below(above: &Path, name: &str) -> Result<PathBuf> {
 }
 
 /// When a process was started, in ticks since the machine was: tells apart two processes that had
-/// one number. Nothing for a process that has ended.
+/// one number. Nothing for a process that has ended, or is about to: a peer may hear that its
+/// sockets are closed a while before it is a zombie.
 pub(crate) fn started(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name of the program, in parentheses, can hold anything.
-    let mut words = stat[stat.rfind(')')? + 1..].split_whitespace();
-    let state = words.next()?;
-    let started = words.nth(18)?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(started)
+    let words: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
+    let flags: u64 = words.get(6)?.parse().ok()?;
+    let started = words.get(19)?.parse().ok()?;
+    let is_over = matches!(words[0], "Z" | "X") || flags & EXITING != 0;
+    (!is_over).then_some(started)
 }
 
 /// Removes the folders of daemons of this user that are gone.
@@ -84,6 +88,9 @@ pub(crate) fn remove_stale() {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -96,5 +103,26 @@ mod tests {
         let files = own.files.clone();
         drop(own);
         assert!(!files.exists());
+    }
+
+    /// Whoever saw a daemon's link closed looked for its folders too early, and left them.
+    #[test]
+    fn a_process_has_ended_for_us_before_it_is_a_zombie() {
+        // It keeps all that it reads before the end of a line: to give that back takes a while.
+        let mut keeper = Command::new("tail");
+        keeper.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut keeper = keeper.spawn().expect("tail");
+        let mut input = keeper.stdin.take().expect("piped");
+        for _ in 0..256 {
+            input.write_all(&vec![b'x'; 1 << 20]).expect("read");
+        }
+        let id = keeper.id();
+        assert!(started(id).is_some());
+        keeper.kill().expect("killed");
+        while started(id).is_some() {}
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).expect("not waited for");
+        let state = stat[stat.rfind(')').expect("a name") + 2..].chars().next();
+        keeper.wait().expect("waited for");
+        assert_ne!(state, Some('Z'));
     }
 }
