@@ -4,7 +4,8 @@
 //! `cargo fampi bench data --ranks 8 --mib 1,16,64 --csv FILE` builds and launches this program
 //! for each number of ranks. All ways alternate in one launch. A time is that of a whole block, to
 //! its verdict on rank 0, with buffers that have been used before; for `memcpy` that of copying the
-//! state on all ranks at once. The numbers are medians.
+//! state on all ranks at once. The numbers are medians. Before each copy a part of the state's
+//! pages changes, spread over all of it: for `protect` all, for `changed-N%` so many.
 
 use std::time::Instant;
 
@@ -22,17 +23,24 @@ enum Way {
     Memcpy,
     /// It goes to the partner, and that of the partner comes.
     Exchange,
-    Protect(u32, Redundancy),
+    /// It is protected, when so many percent of its pages have changed.
+    Protect(Redundancy, usize),
 }
 
-const WAYS: [(&str, Way); 6] = [
-    ("memcpy", Way::Memcpy),
-    ("exchange", Way::Exchange),
-    ("own", Way::Protect(0, Redundancy::Own)),
-    ("partner", Way::Protect(1, Redundancy::Partner)),
-    ("xor", Way::Protect(2, Redundancy::Group { ranks: 4, losses: 1 })),
-    ("reed-solomon", Way::Protect(3, Redundancy::Group { ranks: 6, losses: 2 })),
+const WAYS: [(&str, &str, Way); 10] = [
+    ("memcpy", "plain", Way::Memcpy),
+    ("exchange", "plain", Way::Exchange),
+    ("own", "protect", Way::Protect(Redundancy::Own, 100)),
+    ("partner", "protect", Way::Protect(Redundancy::Partner, 100)),
+    ("partner", "changed-50%", Way::Protect(Redundancy::Partner, 50)),
+    ("partner", "changed-10%", Way::Protect(Redundancy::Partner, 10)),
+    ("partner", "changed-1%", Way::Protect(Redundancy::Partner, 1)),
+    ("partner", "changed-0%", Way::Protect(Redundancy::Partner, 0)),
+    ("xor", "protect", Way::Protect(Redundancy::Group { ranks: 4, losses: 1 }, 100)),
+    ("reed-solomon", "protect", Way::Protect(Redundancy::Group { ranks: 6, losses: 2 }, 100)),
 ];
+/// The numbers of a page.
+const PAGE: usize = 4096 / size_of::<f64>();
 
 fn main() -> Result<(), Error> {
     let mut sizes: Vec<usize> =
@@ -53,22 +61,21 @@ fn main() -> Result<(), Error> {
 
 /// Prints a row for each way to treat a state of this size, which has its own slots.
 fn measure(world: &World, size: u32, mib: usize) -> Result<(), Error> {
-    let state = vec![f64::from(world.rank().number()) + 0.5; mib * MIB / size_of::<f64>()];
+    let mut state = vec![f64::from(world.rank().number()) + 0.5; mib * MIB / size_of::<f64>()];
     // Of the exchange: what goes out, and what comes in.
     let mut buffers = [state.clone(), state.clone()];
     let mut times = WAYS.map(|_| Vec::new());
     for time in 0..TIMES + 2 {
-        for ((_, way), times) in WAYS.iter().zip(&mut times) {
-            let took = once(world, *way, size, &state, &mut buffers)?;
+        for ((_, _, way), times) in WAYS.iter().zip(&mut times) {
+            let took = once(world, *way, size, &mut state, &mut buffers)?;
             if time >= 2 {
                 times.push(took);
             }
         }
     }
     let medians = times.map(|times| median(&times));
-    for ((name, way), took) in WAYS.iter().zip(medians) {
+    for ((name, phase, _), took) in WAYS.iter().zip(medians) {
         if world.rank() == Rank::new(0) {
-            let phase = if matches!(way, Way::Protect(..)) { "protect" } else { "plain" };
             let [memcpy, exchange] = [medians[0], medians[1]].map(|plain| took / plain);
             let (ms, rate) = (took * 1e3, mib as f64 / took);
             let ranks = world.size();
@@ -83,9 +90,19 @@ fn once(
     world: &World,
     way: Way,
     size: u32,
-    state: &[f64],
+    state: &mut [f64],
     buffers: &mut [Vec<f64>; 2],
 ) -> Result<f64, Error> {
+    if let Way::Protect(redundancy, percent) = way {
+        protect(world, size, redundancy, state)?;
+        let mut so_far = 0;
+        for (page, numbers) in (1..).zip(state.chunks_mut(PAGE)) {
+            if page * percent / 100 > so_far {
+                numbers[page % PAGE] += 1.0;
+            }
+            so_far = page * percent / 100;
+        }
+    }
     block(world, |_| Ok(()))?;
     let began = Instant::now();
     match way {
@@ -94,13 +111,22 @@ fn once(
             let [out, inside] = buffers;
             *buffers = block(world, |block| exchange(block, world, out, inside))?;
         }
-        Way::Protect(slot, redundancy) => block(world, |block| {
-            block.set_redundancy(redundancy);
-            block.protect(4 * size + slot, state)
-        })?,
+        Way::Protect(redundancy, _) => protect(world, size, redundancy, state)?,
     }
     block(world, |_| Ok(()))?;
     Ok(began.elapsed().as_secs_f64())
+}
+
+fn protect(world: &World, size: u32, redundancy: Redundancy, state: &[f64]) -> Result<(), Error> {
+    let slot = match redundancy {
+        Redundancy::Own => 0,
+        Redundancy::Partner => 1,
+        Redundancy::Group { losses, .. } => 1 + losses,
+    };
+    block(world, |block| {
+        block.set_redundancy(redundancy);
+        block.protect(4 * size + slot, state)
+    })
 }
 
 fn exchange(

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, Engine, Level, Need, Phase, Progress, Span,
+    BlockKey, CommKey, Engine, Level, Need, PendingCopy, Phase, Progress, Span,
     contents::{Contents, lane_of},
     exchange::Exchange,
     metrics,
@@ -393,11 +393,15 @@ impl Engine {
 
     /// The block is decided: what it carried of copies is valid, or is forgotten.
     fn settle_copies(&mut self, key: BlockKey, committed: bool) {
+        let pending = core::mem::take(&mut self.contents_mut(key).copies);
+        let mut records = core::mem::take(&mut self.contents_mut(key).records);
+        let blocks = &self.blocks;
         let comm = self.block(key).comm;
-        // A program that owns its MPI rebuilds each of its communicators.
-        let whole = self.job.roster.origins.is_empty() || self.comm(comm).is_world();
-        let Contents { copies, records, .. } = self.blocks.at_mut(key);
-        let pending = core::mem::take(copies);
-        self.job.copies.settle(pending, records, (comm, whole), committed);
+        let is_awaited = |copy: &PendingCopy| {
+            let mut carried = blocks.carried(comm, copy.slot);
+            carried.any(|older| older.known.version < copy.known.version)
+        };
+        self.job.copies.settle(pending, &mut records, committed, is_awaited);
+        self.contents_mut(key).records = records;
     }
 }

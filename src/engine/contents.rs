@@ -12,7 +12,7 @@ use core::{any::Any, time::Duration};
 
 use smallvec::SmallVec;
 
-use super::{exchange::Exchange, job::PendingCopy, wait::Span, window::Service};
+use super::{copies::PendingCopy, exchange::Exchange, wait::Span, window::Service};
 use crate::{
     error::Error,
     fault::FaultCode,
@@ -103,6 +103,12 @@ impl Blocks {
     pub(super) fn next_deadline(&self, span: Span) -> Option<Duration> {
         let contents = self.draining.iter().map(|key| self.at(*key));
         contents.flat_map(|it| it.deadline.into_iter().chain(it.late_in(span))).min()
+    }
+
+    /// The copies of a state that blocks of a communicator carry, which are not decided.
+    pub(crate) fn carried(&self, comm: CommKey, slot: u32) -> impl Iterator<Item = &PendingCopy> {
+        let copies = self.table.iter().flat_map(|contents| &contents.copies);
+        copies.filter(move |it| (it.known.over, it.slot) == (Some(comm), slot))
     }
 
     /// How many bits of a tag on the wire are not the user's.

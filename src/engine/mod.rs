@@ -12,7 +12,7 @@
 //! | `contents` | what is in the blocks: requests, limits, what was heard of others, tags |
 //! | `schedule` | the rounds of a collective over the living |
 //! | `exchange` | operations made of messages: parts of buffers, and who is to blame |
-//! | `job` | who is who in the job, how this process came to it, the copies of states |
+//! | `job` | who is who in the job, how this process came to it, the copies of states (`copies`) |
 //! | `metrics` | counts of what is rare, and the entries for those who listen |
 //! | `wait` | the present wait of the application, and when it looks at what |
 //! | `window` | memory that others put into, get from and accumulate in |
@@ -39,6 +39,7 @@ mod agreements;
 mod block;
 mod causes;
 pub(crate) mod contents;
+mod copies;
 mod exchange;
 mod farewell;
 mod guest;
@@ -81,10 +82,11 @@ use crate::{
     timeout::Timeout,
 };
 use contents::{Blocks, Contents};
+pub(crate) use copies::{Content, Copies, Held, Kept, Known, Make, PendingCopy, Slot, Take};
 pub(crate) use exchange::Edge;
 use exchange::Exchanges;
 use job::Job;
-pub(crate) use job::{Copies, Kept, Make, Meeting, Own, PendingCopy, Slot};
+pub(crate) use job::Meeting;
 use metrics::Metrics;
 use wait::{Pace, Waiting};
 pub(crate) use wait::{Span, Waited};
@@ -136,7 +138,7 @@ impl Engine {
             blocks: Blocks::new(setup.max_tag),
             exchanges: Exchanges::default(),
             windows: Windows::default(),
-            job: Job::new(setup.origin),
+            job: Job::new(setup.origin, setup.page_bytes),
             waiting: Waiting::default(),
             pace: Pace::new(setup.patience),
             metrics: Metrics::new(pulse),

@@ -20,6 +20,7 @@
 //! | [`handshake`] | the steps of a recovery, and what follows deaths in them | Hassani 2015 §3.3 |
 //! | [`roster`] | who holds which rank, before and after a rebuild | Hassani 2015 §3.3 |
 //! | [`redundancy`] | where a state is kept beside its rank | Moody 2010, Bautista-Gomez 2011 |
+//! | [`pages`] | what has changed in a state since its last valid copy | – |
 //! | [`keepers`] | who keeps what for whom, by their nodes | Moody 2010, §3; – |
 //! | [`membership`] | who is too slow for work, and who is well again | Camargo 2018 §3 |
 //! | [`interrupt`] | the flood that cuts a doomed block short | ULFM 2015, "Revoke" |
@@ -38,6 +39,7 @@ pub mod keepers;
 pub mod membership;
 pub mod message;
 pub mod nodes;
+pub mod pages;
 pub mod parts;
 pub mod placement;
 pub(crate) mod planted;

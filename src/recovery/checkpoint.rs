@@ -18,7 +18,7 @@
 use alloc::{format, string::String, vec::Vec};
 
 use crate::{
-    engine::{Copies, Slot},
+    engine::{Copies, Known, Slot},
     seam::buffer::AnyBuffer,
 };
 
@@ -73,7 +73,7 @@ impl Part {
         }
         for slot in &copies.slots {
             let (kind, bytes) = slot.own.as_ref()?.bytes()?;
-            let numbers = [slot.number.into(), slot.version, kind.into(), bytes.len() as u64];
+            let numbers = [slot.number.into(), slot.known.version, kind.into(), bytes.len() as u64];
             for word in numbers {
                 put(&mut content, word);
             }
@@ -103,15 +103,8 @@ impl Part {
             rest = others;
             let own = AnyBuffer::of_bytes(kind, bytes)?;
             let own_elements = own.elements();
-            let own = Some(own);
-            copies.slots.push(Slot {
-                number,
-                version,
-                whole: true,
-                own,
-                own_elements,
-                ..Slot::default()
-            });
+            let known = Known { version, whole: true, own_elements, ..Known::default() };
+            copies.slots.push(Slot { number, known, own: Some(own), ..Slot::default() });
         }
         rest.is_empty().then_some(copies)
     }
@@ -135,9 +128,8 @@ mod tests {
     fn copies() -> Copies {
         let mut copies = Copies::default();
         *copies.slot(0) = Slot {
-            version: 9,
+            known: Known { version: 9, own_elements: 2, ..Known::default() },
             own: Some(AnyBuffer::of(vec![1.5_f64, -0.0])),
-            own_elements: 2,
             ..Slot::default()
         };
         copies.slot(7).own = Some(AnyBuffer::of(vec![-1_i16, 2, 3]));
@@ -161,7 +153,8 @@ mod tests {
         let mut found = PART.decode(&content).unwrap();
         assert_eq!(found.slots.len(), 2);
         let slot = found.slot(0);
-        assert_eq!((slot.version, slot.own_elements, slot.whole), (9, 2, true));
+        let Known { version, own_elements, whole, .. } = slot.known;
+        assert_eq!((version, own_elements, whole), (9, 2, true));
         let own: Vec<f64> = slot.own.take().and_then(AnyBuffer::into_vec).unwrap();
         assert_eq!(own.map_bits(), vec![1.5_f64, -0.0].map_bits());
         let own: Vec<i16> = found.slot(7).own.take().and_then(AnyBuffer::into_vec).unwrap();

@@ -13,11 +13,12 @@ use alloc::{boxed::Box, vec, vec::Vec};
 
 use super::{
     code::{self, Left},
-    copies::{HOME, blank, reuse},
+    copies::HOME,
+    idle::{blank, reuse},
     restore::Found,
 };
 use crate::{
-    engine::{BlockKey, CommKey, Engine, Kept, Make, Own, PendingCopy},
+    engine::{BlockKey, CommKey, Content, Engine, Held, Kept, Make, PendingCopy, Take},
     error::Error,
     native::Element,
     protocol::{
@@ -72,11 +73,7 @@ impl Parities {
 }
 
 impl Make for Parities {
-    fn make(
-        &self,
-        take: &mut dyn FnMut(usize) -> Option<AnyBuffer>,
-        idle: &mut Vec<AnyBuffer>,
-    ) -> Option<AnyBuffer> {
+    fn make(&self, take: &mut Take<'_>, idle: &mut Vec<AnyBuffer>) -> Option<AnyBuffer> {
         let mut bytes = |request: usize| take(request).and_then(AnyBuffer::into_vec::<u8>);
         idle.extend(self.sent.iter().filter_map(|sent| bytes(*sent)).map(AnyBuffer::of));
         let mut messages = Vec::new();
@@ -131,18 +128,16 @@ impl Engine {
     ) -> Result<(), Error> {
         let number = copy.slot;
         let comm = self.block(key).comm;
-        let Some(group) = self.group(comm, copy.redundancy, &copy.keepers) else {
-            copy.own = Own::Here(Some(own));
+        let Some(group) = self.group(comm, copy.known.redundancy, &copy.known.keepers) else {
+            copy.own = Some(Content::whole(Held::Here(Some(own))));
             return Ok(());
         };
         let Group { at, stripes, .. } = group;
         let (_, bytes) = own.bytes().ok_or(Error::NotNumbers { slot: number })?;
-        copy.lengths = if is_known {
-            self.job.copies.slot(number).lengths.clone()
-        } else {
-            self.tell_lengths(key, number, &group, bytes.len() as u64)?
-        };
-        let longest = copy.lengths.iter().copied().max().unwrap_or(0) as usize;
+        if !is_known {
+            copy.known.lengths = self.tell_lengths(key, number, &group, bytes.len() as u64)?;
+        }
+        let longest = copy.known.lengths.iter().copied().max().unwrap_or(0) as usize;
         let chunk_bytes = stripes.chunk_bytes(longest);
         let mut parities = Parities {
             stripes,
@@ -170,9 +165,9 @@ impl Engine {
             let rank = group.members[place];
             parities.sent.push(self.send_copy(key, 2 * number, rank, AnyBuffer::of(ours)));
         }
-        copy.kept_elements = Some(stripes.losses * chunk_bytes);
+        copy.known.kept_elements = Some(stripes.losses * chunk_bytes);
         copy.kept = Kept::Made(Box::new(parities));
-        copy.own = Own::Here(Some(own));
+        copy.own = Some(Content::whole(Held::Here(Some(own))));
         Ok(())
     }
 
@@ -235,12 +230,11 @@ impl Engine {
         found: &Found,
     ) -> Result<(Vec<T>, PendingCopy), Error> {
         let state = self.own_state::<T>(number).ok_or(Error::StateType { slot: number })?;
-        let mut copy = found.unchanged(number, state.len());
-        copy.lengths.clone_from(&self.job.copies.slot(number).lengths);
+        let copy = self.unchanged(key, number, found, state.len());
         for rank in group.members.iter().filter(|rank| found.lacks(**rank)) {
             let parities = self.job.copies.slot(number).kept.as_ref();
             let parities = parities.map(|kept| kept.copy(0, kept.elements()));
-            let lengths = AnyBuffer::of(copy.lengths.clone());
+            let lengths = AnyBuffer::of(copy.known.lengths.clone());
             self.send_copy(key, HOME + 2 * number, *rank, lengths);
             self.send_copy(key, 2 * number, *rank, AnyBuffer::of(state.clone()));
             let parities = parities.unwrap_or(AnyBuffer::nothing());
@@ -299,10 +293,12 @@ impl Engine {
         let (place, _) = blank.bytes().ok_or_else(of_other_type)?;
         let state = AnyBuffer::of_bytes(place, &state).and_then(AnyBuffer::into_vec::<T>);
         let state = state.ok_or_else(of_other_type)?;
-        let mut copy = found.unchanged(number, state.len());
-        copy.lengths = lengths;
-        copy.own = Own::Here(Some(AnyBuffer::of(state.clone())));
-        (copy.kept_elements, copy.kept) = (Some(kept.len()), Kept::Here(AnyBuffer::of(kept)));
+        let mut copy = self.unchanged(key, number, found, state.len());
+        copy.known.lengths = lengths;
+        let here = |buffer| Content::whole(Held::Here(Some(buffer)));
+        copy.own = Some(here(AnyBuffer::of(state.clone())));
+        copy.known.kept_elements = Some(kept.len());
+        copy.kept = Kept::New(here(AnyBuffer::of(kept)));
         Ok((state, copy))
     }
 }

@@ -22,18 +22,20 @@
 
 use alloc::{vec, vec::Vec};
 
+use super::{idle::blank, outgoing::Outgoing};
+
 use crate::{
     engine::{
-        BlockKey, CommKey, Engine, Kept, Need, Own, PendingCopy,
+        BlockKey, CommKey, Content, Engine, Held, Kept, Known, Need, PendingCopy,
         contents::{self, Contents},
     },
     error::Error,
     fault::{Fault, FaultCode, FaultReport},
     native::Element,
-    protocol::redundancy::Redundancy,
+    protocol::{pages::Pages, planted::planted, redundancy::Redundancy},
     rank::Rank,
     seam::{
-        buffer::{AnyBuffer, Buffer},
+        buffer::{AnyBuffer, same_bits},
         platform::Operation,
     },
     timeout::Timeout,
@@ -69,40 +71,38 @@ impl Engine {
         // not count, and the state may have been taken out already.
         let is_last = self.block(key).proviso == Some(FaultCode::NotAllDone);
         let partnership = self.partnership();
-        let over = self.job.copies.slot(number).over;
-        let keepers = match over {
-            Some(over) if over == comm => self.job.copies.slot(number).keepers.clone(),
-            _ => self.keepers(comm),
-        };
-        let slot = self.job.copies.slot(number);
-        let version = partnership.next_version(slot.version, commits);
-        // Lengths count once a commit has made them known on all sides.
-        let again = (slot.over, slot.redundancy) == (Some(comm), redundancy);
+        let (last, is_valid) = self.last_copy(comm, number);
+        let version = partnership.next_version(last.version, commits);
+        // Lengths count once a copy has made them known on all sides.
+        let again = (last.over, last.redundancy) == (Some(comm), redundancy);
         let is_known = again && length == Length::Fixed;
-        let mut own = refill(&mut slot.idle, state);
-        if again && is_last {
-            own.resize(slot.own_elements, T::default());
+        let own_elements = if again && is_last { last.own_elements } else { state.len() };
+        if is_known && last.own_elements != own_elements {
+            return Err(Error::LengthChanged { expected: last.own_elements, found: own_elements });
         }
-        let own_elements = own.len();
-        if is_known && slot.own_elements != own_elements {
-            return Err(Error::LengthChanged { expected: slot.own_elements, found: own_elements });
-        }
-        let mut copy = PendingCopy {
-            slot: number,
+        let keepers = if last.over == Some(comm) { last.keepers } else { self.keepers(comm) };
+        let by_pages = is_known && redundancy == Redundancy::Partner;
+        let pages = if by_pages { self.pages::<T>(own_elements) } else { None };
+        let slot = self.job.copies.slot(number);
+        let own = Outgoing::of(slot, state, own_elements, pages.map(|pages| (pages, is_valid)));
+        let (over, whole) = self.over(key);
+        let (kept_elements, lengths) =
+            if is_known { (last.kept_elements, last.lengths) } else { (None, Vec::new()) };
+        let known = Known {
             version,
-            redundancy,
+            over,
+            whole,
             keepers,
-            own: Own::Unchanged,
+            redundancy,
             own_elements,
-            kept: Kept::Nothing,
-            kept_elements: None,
-            lengths: Vec::new(),
+            kept_elements,
+            lengths,
         };
-        let own = AnyBuffer::of(own);
+        let mut copy = PendingCopy { slot: number, known, own: None, kept: Kept::Nothing };
         match redundancy {
-            Redundancy::Own => copy.own = Own::Here(Some(own)),
-            Redundancy::Partner => self.copy_to_partner::<T>(key, &mut copy, own, is_known)?,
-            Redundancy::Group { .. } => self.encode(key, &mut copy, own, is_known)?,
+            Redundancy::Own => copy.own = Some(own.here()),
+            Redundancy::Partner => self.copy_to_partner::<T>(key, &mut copy, own)?,
+            Redundancy::Group { .. } => self.encode(key, &mut copy, own.buffer, is_known)?,
         }
         if !is_last {
             self.contents_mut(key).copies.push(copy);
@@ -116,27 +116,66 @@ impl Engine {
         &mut self,
         key: BlockKey,
         copy: &mut PendingCopy,
-        own: AnyBuffer,
-        is_known: bool,
+        own: Outgoing,
     ) -> Result<(), Error> {
         let number = copy.slot;
         let comm = self.block(key).comm;
-        let (me, keepers) = (self.comm(comm).me, &copy.keepers);
+        let (me, keepers) = (self.comm(comm).me, &copy.known.keepers);
         let (partner, ward) = (self.partner(me, comm, keepers), self.ward(me, comm, keepers));
         let (Some(partner), Some(ward)) = (partner, ward) else {
-            copy.own = Own::Here(Some(own));
+            copy.own = Some(own.here());
             return Ok(());
         };
-        let known = self.job.copies.slot(number).kept_elements.filter(|_| is_known);
-        let elements = match known {
+        let (kept, mine) = (copy.known.kept_elements, copy.known.own_elements);
+        let elements = match kept {
             Some(elements) => elements,
-            None => self.exchange_lengths(key, number, copy.own_elements, partner, ward)?,
+            None => self.exchange_lengths(key, number, mine, partner, ward)?,
         };
-        let kept = blank::<T>(&mut self.job.copies.slot(number).idle, elements);
-        copy.kept_elements = Some(elements);
-        copy.kept = Kept::Received(self.receive_copy(key, 2 * number, ward, AnyBuffer::of(kept)));
-        copy.own = Own::Sent(self.send_copy(key, 2 * number, partner, own));
+        let pages = kept.and_then(|elements| self.pages::<T>(elements));
+        let idle = &mut self.job.copies.slot(number).idle;
+        let header = pages.map(|pages| (pages, blank::<u64>(idle, pages.words())));
+        let kept = blank::<T>(idle, elements);
+        copy.known.kept_elements = Some(elements);
+        let header = header.map(|(pages, header)| {
+            let header = self.receive_copy(key, HOME + 2 * number, ward, AnyBuffer::of(header));
+            (pages, Held::Request(header))
+        });
+        let kept = self.receive_copy(key, 2 * number, ward, AnyBuffer::of(kept));
+        copy.kept = Kept::New(Content { buffer: Held::Request(kept), header });
+        let header = own.header.map(|(pages, header)| {
+            let header = self.send_copy(key, HOME + 2 * number, partner, AnyBuffer::of(header));
+            (pages, Held::Request(header))
+        });
+        let own = self.send_copy(key, 2 * number, partner, own.buffer);
+        copy.own = Some(Content { buffer: Held::Request(own), header });
         Ok(())
+    }
+
+    /// The pages by which a state of this length goes to a partner, if it has the length that it
+    /// had.
+    fn pages<T: Element>(&self, elements: usize) -> Option<Pages> {
+        let is_numbers = same_bits::<T>(&[], &[]).is_some();
+        let pages = || Pages::of(elements, size_of::<T>(), self.job.page_bytes);
+        if is_numbers { pages() } else { None }
+    }
+
+    /// What is known of the last copy of a state that a block of a communicator carries, or of
+    /// the valid one; true if it is that.
+    fn last_copy(&mut self, comm: CommKey, number: u32) -> (Known, bool) {
+        let slot = self.job.copies.slot(number);
+        let carried = self.blocks.carried(comm, number).chain(&slot.later);
+        let newest = carried.max_by_key(|copy| copy.known.version);
+        (
+            newest.map_or(&slot.known, |copy| &copy.known).clone(),
+            newest.is_none() || planted!(ChangeThePending),
+        )
+    }
+
+    /// The communicator of a block; true when a rebuild of it can bring states back.
+    pub(super) fn over(&self, key: BlockKey) -> (Option<CommKey>, bool) {
+        let over = self.block(key).comm;
+        // A program that owns its MPI rebuilds each of its communicators.
+        (Some(over), self.job.roster.origins.is_empty() || self.comm(over).is_world())
     }
 
     /// The error that a report names and that is therefore every living rank's: a state that
@@ -163,13 +202,13 @@ impl Engine {
         key: BlockKey,
         number: u32,
     ) -> Result<Option<(Rank, Vec<T>)>, Error> {
-        let Some(over) = self.job.copies.slot(number).over else { return Ok(None) };
+        let Some(over) = self.job.copies.slot(number).known.over else { return Ok(None) };
         let comm = self.block(key).comm;
-        if self.job.copies.slot(number).redundancy != Redundancy::Partner {
+        if self.job.copies.slot(number).known.redundancy != Redundancy::Partner {
             let lost = self.gone(over, comm).next();
             return lost.map_or(Ok(None), |rank| Err(Error::StateLost { rank, partner: None }));
         }
-        let keepers = self.job.copies.slot(number).keepers.clone();
+        let keepers = self.job.copies.slot(number).known.keepers.clone();
         let ward = self.ward(self.comm(over).me, over, &keepers);
         let Some(ward) = ward.filter(|ward| self.has_gone(*ward, over, comm)) else {
             return Ok(None);
@@ -181,17 +220,18 @@ impl Engine {
     /// Why the states of ranks that are not in `comm` any more cannot all be inherited: nobody has
     /// copies, or a rank is gone with its partner. All ranks of `comm` find one answer.
     pub(crate) fn lost_to(&self, comm: CommKey) -> Option<Error> {
-        let mut slots = self.job.copies.slots.iter().filter(|slot| slot.over.is_some()).peekable();
+        let mut slots =
+            self.job.copies.slots.iter().filter(|slot| slot.known.over.is_some()).peekable();
         if slots.peek().is_none() {
             return Some(Error::NothingProtected);
         }
         slots.find_map(|slot| {
-            let over = slot.over?;
+            let over = slot.known.over?;
             self.gone(over, comm).find_map(|rank| {
-                if slot.redundancy != Redundancy::Partner {
+                if slot.known.redundancy != Redundancy::Partner {
                     return Some(Error::StateLost { rank, partner: None });
                 }
-                let partner = self.partner(rank, over, &slot.keepers).unwrap_or(rank);
+                let partner = self.partner(rank, over, &slot.known.keepers).unwrap_or(rank);
                 let is_gone = self.has_gone(partner, over, comm);
                 is_gone.then_some(Error::StateLost { rank, partner: Some(partner) })
             })
@@ -275,27 +315,4 @@ impl Engine {
         let elements = buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<T>>());
         elements.cloned().ok_or(Error::NoSuchRequest)
     }
-}
-
-/// A buffer with this content, made from an idle one if there is one.
-fn refill<T: Element>(idle: &mut Vec<AnyBuffer>, content: &[T]) -> Vec<T> {
-    let mut buffer = reuse(idle, content.len());
-    buffer.clear();
-    buffer.extend_from_slice(content);
-    buffer
-}
-
-/// A buffer of this length, made from an idle one if there is one.
-pub(super) fn blank<T: Element + Default>(idle: &mut Vec<AnyBuffer>, elements: usize) -> Vec<T> {
-    let mut buffer = reuse(idle, elements);
-    buffer.resize(elements, T::default());
-    buffer
-}
-
-pub(super) fn reuse<T: Element>(idle: &mut Vec<AnyBuffer>, elements: usize) -> Vec<T> {
-    let fits =
-        |buffer: &dyn Buffer| buffer.as_any().is::<Vec<T>>() && buffer.elements() == elements;
-    let found = idle.iter().position(|buffer| fits(&**buffer));
-    let found = found.map(|at| idle.swap_remove(at));
-    found.and_then(AnyBuffer::into_vec).unwrap_or_default()
 }

@@ -56,9 +56,9 @@ impl Engine {
             self.job.roster.narrow(&path, members);
             for slot in &mut self.job.copies.slots {
                 // Its ranks are the places of the new world.
-                slot.whole = slot.over == Some(whole);
+                slot.known.whole = slot.known.over == Some(whole);
             }
-            self.job.copies.slots.retain(|slot| slot.whole);
+            self.job.copies.slots.retain(|slot| slot.known.whole);
             if self.job.copies.slots.is_empty() {
                 self.job.protected_steps = 0;
             }

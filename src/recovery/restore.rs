@@ -13,7 +13,7 @@ use alloc::{rc::Rc, vec, vec::Vec};
 
 use super::copies::HOME;
 use crate::{
-    engine::{BlockKey, CommKey, Engine, Kept, Need, Own, PendingCopy, Slot},
+    engine::{BlockKey, CommKey, Content, Engine, Held, Kept, Known, Need, PendingCopy},
     error::Error,
     fault::FaultCode,
     native::Element,
@@ -85,24 +85,35 @@ impl Found {
         let is_coded = matches!(self.redundancy, Redundancy::Group { .. });
         version != self.version || is_coded && kept_version != self.version
     }
-
-    /// What a restore leaves as it is, but for its version.
-    pub(super) fn unchanged(&self, slot: u32, own_elements: usize) -> PendingCopy {
-        PendingCopy {
-            slot,
-            version: self.version,
-            redundancy: self.redundancy,
-            keepers: self.now.clone(),
-            own: Own::Unchanged,
-            own_elements,
-            kept: Kept::Unchanged,
-            kept_elements: None,
-            lengths: Vec::new(),
-        }
-    }
 }
 
 impl Engine {
+    /// What a restore leaves as it is, but for its version.
+    pub(super) fn unchanged(
+        &mut self,
+        key: BlockKey,
+        slot: u32,
+        found: &Found,
+        own_elements: usize,
+    ) -> PendingCopy {
+        let Known { kept_elements, ref lengths, .. } = self.job.copies.slot(slot).known;
+        let lengths = lengths.clone();
+        let Found { version, redundancy, .. } = *found;
+        let keepers = found.now.clone();
+        let (over, whole) = self.over(key);
+        let known = Known {
+            version,
+            over,
+            whole,
+            keepers,
+            redundancy,
+            own_elements,
+            kept_elements,
+            lengths,
+        };
+        PendingCopy { slot, known, own: None, kept: Kept::Unchanged }
+    }
+
     /// Brings a state back after a rebuild: every rank calls it, in the same order. The returned
     /// state is the one of the last commit; it and what partners keep are valid with this block.
     pub(crate) fn restore<T: Element + Default>(
@@ -111,7 +122,7 @@ impl Engine {
         number: u32,
     ) -> Result<Vec<T>, Error> {
         let comm = self.block(key).comm;
-        let over = self.job.copies.slot(number).over;
+        let over = self.job.copies.slot(number).known.over;
         if !self.partnership().has_replacements(self, comm, over) {
             return self.own_state_here(key, number);
         }
@@ -149,7 +160,7 @@ impl Engine {
         };
         let (sends, receives) = (is_to_be_sent(me), is_to_be_sent(new_ward));
         let (own_elements, kept_elements) = (elements(me), elements(new_ward));
-        let mut copy = found.unchanged(number, own_elements);
+        let mut copy = self.unchanged(key, number, found, own_elements);
         if found.lacks(old_ward) {
             let buffer = self
                 .kept_state::<T>(number)
@@ -158,13 +169,14 @@ impl Engine {
         }
         if receives {
             let buffer = AnyBuffer::of(vec![T::default(); kept_elements]);
-            copy.kept = Kept::Received(self.receive_copy(key, 2 * number, new_ward, buffer));
-            copy.kept_elements = Some(kept_elements);
+            let kept = self.receive_copy(key, 2 * number, new_ward, buffer);
+            copy.kept = Kept::New(Content::whole(Held::Request(kept)));
+            copy.known.kept_elements = Some(kept_elements);
         }
         let state = if found.lacks(me) {
             let buffer = AnyBuffer::of(vec![T::default(); own_elements]);
             let index = self.receive_copy(key, HOME + 2 * number, old_partner, buffer);
-            copy.own = Own::Received(index);
+            copy.own = Some(Content::whole(Held::Request(index)));
             self.received(key, index)?
         } else {
             self.own_state::<T>(number).ok_or(Error::StateType { slot: number })?
@@ -179,19 +191,19 @@ impl Engine {
     /// The version that all ranks can have again, and what each has of the state.
     fn versions(&mut self, key: BlockKey, number: u32) -> Result<Found, Error> {
         let comm = self.block(key).comm;
-        let &mut Slot { whole, over, .. } = self.job.copies.slot(number);
+        let Known { whole, over, .. } = self.job.copies.slot(number).known;
         let is_like = whole && self.partnership().is_like(self, comm, over);
         let slot = self.job.copies.slot(number);
         // Survivors that inherited and have other partners now cannot serve the whole world.
-        let [version, kept_version] =
-            [slot.version, slot.kept_version].map(|version| if is_like { version } else { 0 });
+        let [version, kept_version] = [slot.known.version, slot.kept_version]
+            .map(|version| if is_like { version } else { 0 });
         let mine = [
             version,
-            slot.own_elements as u64,
+            slot.known.own_elements as u64,
             kept_version,
-            slot.kept_elements.unwrap_or(0) as u64,
-            slot.redundancy.to_word(),
-            slot.keepers.fingerprint(),
+            slot.known.kept_elements.unwrap_or(0) as u64,
+            slot.known.redundancy.to_word(),
+            slot.known.keepers.fingerprint(),
         ];
         let words = self.partnership().tell(self, key, &mine)?;
         let Some(mut found) = Found::of_words(&words, self.keepers(comm)) else {
@@ -238,7 +250,7 @@ impl Engine {
             let told = self.receive_copy(key, tag, first, blank);
             return Ok(Rc::new(Keepers::new(size, &self.received::<u32>(key, told)?)));
         }
-        let keepers = self.job.copies.slot(number).keepers.clone();
+        let keepers = self.job.copies.slot(number).known.keepers.clone();
         if me == first {
             for rank in ranks().filter(|rank| !has_it(rank)) {
                 self.send_copy(key, tag, rank, AnyBuffer::of(keepers.nodes().to_vec()));
@@ -269,7 +281,7 @@ impl Engine {
 
     /// The state of the last commit, where every rank has its own: after a shrink.
     fn own_state_here<T: Element>(&mut self, key: BlockKey, number: u32) -> Result<Vec<T>, Error> {
-        if self.job.copies.slot(number).version == 0 {
+        if self.job.copies.slot(number).known.version == 0 {
             self.raise(key, FaultCode::NothingProtected);
             return Err(Error::NothingProtected);
         }

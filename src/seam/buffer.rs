@@ -4,7 +4,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::{
     any::{Any, TypeId},
     mem,
-    ops::{Deref, DerefMut},
+    ops::{Deref, DerefMut, Range},
 };
 
 use crate::native::{Element, Expose};
@@ -145,6 +145,22 @@ macro_rules! any_buffer {
                 None
             }
 
+            /// Overwrites the elements of a range with those of another vector of the same numbers
+            /// from `at`; false where they do not fit.
+            pub fn patch(&mut self, range: Range<usize>, other: &Self, at: usize) -> bool {
+                match (self, other) {
+                    $((Self::$name(own), Self::$name(other)) => {
+                        let source = other.get(at..at + range.len());
+                        let Some((own, other)) = own.get_mut(range).zip(source) else {
+                            return false;
+                        };
+                        own.copy_from_slice(other);
+                        true
+                    })*
+                    _ => false,
+                }
+            }
+
             /// How many elements it has, and the bytes of one.
             #[inline]
             pub fn size(&self) -> (usize, usize) {
@@ -155,6 +171,20 @@ macro_rules! any_buffer {
                     }
                 }
             }
+        }
+
+        /// True when two lists of numbers have the same bits; nothing for elements that are none.
+        // Which of these the type is, is known when this is compiled.
+        #[inline]
+        pub fn same_bits<T: Element>(one: &[T], other: &[T]) -> Option<bool> {
+            fn bits<T: bytemuck::NoUninit>(number: &dyn Any) -> Option<&[u8]> {
+                number.downcast_ref::<T>().map(bytemuck::bytes_of)
+            }
+            $(if TypeId::of::<T>() == TypeId::of::<$number>() {
+                let mut both = one.iter().zip(other);
+                return Some(both.all(|(a, b)| bits::<$number>(a) == bits::<$number>(b)));
+            })*
+            None
         }
 
         /// The types of numbers, in the order of their list.

@@ -80,6 +80,9 @@ pub struct Setup {
     pub patience: u32,
     /// The greatest tag on the wire.
     pub max_tag: u32,
+    /// The size of the pages by which states are compared with their last valid copies, in bytes;
+    /// the same on all processes of a job.
+    pub page_bytes: usize,
     /// The step of a run, counted from 1, at whose beginning this process is to die, by a plan.
     pub killed_at: Option<u64>,
 }

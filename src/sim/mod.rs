@@ -64,6 +64,7 @@ use crate::{
     protocol::{
         exchange::Shape,
         membership::evidence::{Opinion, Tested},
+        pages,
     },
 };
 use baton::{FAILED, Shared};
@@ -126,6 +127,7 @@ pub struct Simulation {
     exchange: Shape,
     nodes: Vec<u32>,
     patience: u32,
+    page_bytes: usize,
     tests: Option<Tests>,
     node_tests: Option<NodeTests>,
     causes: Option<Causes>,
@@ -169,6 +171,7 @@ impl Simulation {
             exchange: Shape::WIDE,
             nodes: Vec::new(),
             patience: 32,
+            page_bytes: pages::BYTES,
             tests: None,
             node_tests: None,
             causes: None,
@@ -248,6 +251,14 @@ impl Simulation {
     #[must_use]
     pub fn patience(mut self, polls: u32) -> Self {
         self.patience = polls;
+        self
+    }
+
+    /// The size of the pages by which states are compared with their last valid copies; 4 KiB
+    /// without it. A state of at least 16 pages is sent as what has changed in it.
+    #[must_use]
+    pub fn page_bytes(mut self, bytes: usize) -> Self {
+        self.page_bytes = bytes;
         self
     }
 

@@ -250,6 +250,7 @@ impl Platform for SimPlatform {
             shape: world.settings.exchange,
             patience: world.settings.patience,
             max_tag: MAX_TAG,
+            page_bytes: world.settings.page_bytes,
             killed_at: None,
         }
     }

@@ -276,6 +276,12 @@ fn a_policy_brings_a_run_through_deaths_at_random_moments() {
 }
 
 #[test]
+fn what_has_changed_in_a_state_comes_back_through_deaths_at_random_moments() {
+    let launch = program("changed", 4).spares(2).variable("DEATHS", &10).limit(90);
+    all_say(&launch, 4, "all as it was");
+}
+
+#[test]
 fn a_run_that_shrinks_keeps_all_work_through_deaths_at_random_moments() {
     let run = program("shrinking", 5).run();
     let lines = said(&run);

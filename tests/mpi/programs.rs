@@ -72,6 +72,7 @@ fn run_in(world: World, name: &str) -> Ended {
         "limits" => limits::with_a_late_rank(world),
         "rebuilt" => rebuilt::with_deaths(world),
         "lattice" => driven::lattice(world),
+        "changed" => driven::changed(world),
         "planes" => driven::planes(world),
         "groups" => groups(world),
         "partners" => partners(world),

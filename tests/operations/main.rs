@@ -5,6 +5,7 @@ mod agreed;
 mod agreements;
 mod bereaved;
 mod causes;
+mod changes;
 mod channels;
 mod checkpoints;
 mod coded;

@@ -311,13 +311,17 @@ static void partner_copies(void)
   MPI_Comm world, fresh;
   MPI_Request block;
   double state[3] = {rank, 0.5, -1}, got[3] = {0, 0, 0};
-  int other = 10 + rank, count = -1, round;
+  int other = 10 + rank, count = -1, round, i;
+  /* A state of many pages, few of which change. */
+  static double large[20000], got_large[20000];
   MPI_Comm_dup(MPI_COMM_WORLD, &world);
   for (round = 0; round < 4; round++) {
     OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
     state[1] = round;
     OK(FAMPI_Protect(block, 0, state, 3, MPI_DOUBLE));
     OK(FAMPI_Protect(block, 63, &other, rank == 0 ? 0 : 1, MPI_INT));
+    large[0] = large[5000 * round + 77] = 1 + round;
+    OK(FAMPI_Protect(block, 7, large, 20000, MPI_DOUBLE));
     state[2] = 99;
     /* A faulty block leaves the state before. */
     if (round == 2) OK(FAMPI_Request_raise_error(block, 1007));
@@ -332,6 +336,13 @@ static void partner_copies(void)
     CHECK(count == 3 && got[0] == rank && got[1] == (round == 2 ? 1 : round) && got[2] == 5);
     OK(FAMPI_Restore(block, 0, got, 3, MPI_DOUBLE, &count));
     CHECK(got[2] == -1);
+    if (round == 2) {
+      large[0] = 2;
+      large[10077] = 0;
+    }
+    OK(FAMPI_Restore(block, 7, got_large, 20000, MPI_DOUBLE, &count));
+    CHECK(count == 20000);
+    for (i = 0; i < count; i++) CHECK(got_large[i] == large[i]);
     OK(FAMPI_Restore(block, 63, NULL, 0, MPI_INT, &count));
     CHECK(count == (rank != 0));
     OK(commit(&block, 0, NULL));

@@ -10,6 +10,10 @@
 /* The last rank dies where the round says. */
 static const char *where;
 
+/* A state of many pages. */
+#define LONG 20000
+static int of_rank[LONG];
+
 static int here(const char *place) { return strcmp(where, place) == 0; }
 
 static int doomed(MPI_Comm world, int victim)
@@ -122,13 +126,28 @@ static MPI_Comm shrunken(MPI_Comm world)
 static void protect(MPI_Comm world)
 {
   MPI_Request block;
-  int me;
+  int me, round, i;
   MPI_Comm_rank(world, &me);
+  for (i = 0; i < LONG; i++) of_rank[i] = me * LONG + i;
   me += 100;
-  OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
-  OK(FAMPI_Protect(block, 3, &me, 1, MPI_INT));
-  OK(commit(&block, 0, NULL));
-  MPI_Request_free(&block);
+  /* The second time what has changed in the long one is sent. */
+  for (round = 0; round < 2; round++) {
+    of_rank[7] = of_rank[LONG - 1] = -me - round;
+    OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
+    OK(FAMPI_Protect(block, 3, &me, 1, MPI_INT));
+    OK(FAMPI_Protect(block, 4, of_rank, LONG, MPI_INT));
+    OK(commit(&block, 0, NULL));
+    MPI_Request_free(&block);
+  }
+}
+
+/* The long state is that of a rank. */
+static void check_long(int count, int rank)
+{
+  int i;
+  CHECK(count == LONG);
+  for (i = 0; i < LONG; i++)
+    CHECK(of_rank[i] == (i == 7 || i == LONG - 1 ? -(rank + 100) - 1 : rank * LONG + i));
 }
 
 /* The survivors have their own states, and one of them has that of the dead. */
@@ -139,6 +158,12 @@ static void inherit(MPI_Comm world, int victim, int ranks, int me)
   OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
   OK(FAMPI_Restore(block, 3, &state, 1, MPI_INT, &count));
   CHECK(count == 1 && state == 100 + me);
+  OK(FAMPI_Restore(block, 4, of_rank, LONG, MPI_INT, &count));
+  check_long(count, me);
+  if (me == keeper) {
+    OK(FAMPI_Inherit(block, 4, of_rank, LONG, MPI_INT, &count, &whose));
+    check_long(count, victim);
+  }
   OK(FAMPI_Inherit(block, 3, &state, 1, MPI_INT, &count, &whose));
   CHECK(count == (me == keeper) && whose == (me == keeper ? victim : MPI_PROC_NULL));
   CHECK(state == 100 + (me == keeper ? victim : me));

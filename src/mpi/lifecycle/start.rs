@@ -22,7 +22,7 @@ use crate::{
         transport::{acquaintance::Acquaintance, control::Control},
     },
     native::Request,
-    protocol::exchange::Shape,
+    protocol::{exchange::Shape, pages},
     seam::platform::{Origin, Setup},
 };
 
@@ -103,7 +103,14 @@ impl MpiPlatform {
         Ok(Self {
             ulfm: ulfm::require()?,
             started: Instant::now(),
-            setup: Setup { origin, shape: Shape::WIDE, patience: 32, max_tag, killed_at },
+            setup: Setup {
+                origin,
+                shape: Shape::WIDE,
+                patience: 32,
+                max_tag,
+                page_bytes: pages::BYTES,
+                killed_at,
+            },
             control,
             table: Table::default(),
             messages: Messages::default(),

@@ -61,6 +61,12 @@ fampi_planted::bugs! {
     WaitInTheInterrupted,
     /// The copies of a block become valid though it was not committed.
     KeepAbortedCopies,
+    /// A page of a state that has changed is not sent.
+    LeaveOutAPage,
+    /// What is sent of a state is what has changed since a copy that is not valid yet.
+    ChangeThePending,
+    /// A copy of a block is valid before that of an older one which is decided later.
+    CountTheOlder,
     /// A restore asks those who are to keep a copy from now on, not those who have kept it.
     AskThePresentKeepers,
     /// What a block put into windows is there though it was not committed.

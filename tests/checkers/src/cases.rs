@@ -6,10 +6,15 @@
 use std::{ops::RangeInclusive, time::Duration};
 
 use fampi::{
-    Color, Comm, Error, Level, Outcome, Pending, Rank, ReduceOp, Tag, Timeout, TryBlock, World,
-    sim::{Crash, Ending, Report, Simulation},
+    Color, Comm, Error, Level, Outcome, Pending, Rank, ReduceOp, Redundancy, Tag, Timeout,
+    TryBlock, World,
+    sim::{self, Crash, Ending, Report, Simulation},
 };
-use fampi_kit::programs::{aftermath::Receive, bereaved::bereaved};
+use fampi_kit::programs::{
+    aftermath::Receive,
+    bereaved::bereaved,
+    changed::{self, First},
+};
 
 use crate::bugs::Bug;
 
@@ -17,7 +22,7 @@ use crate::bugs::Bug;
 pub type Case = (Bug, fn() -> Result<(), String>);
 
 /// All of them.
-pub const CASES: [Case; 7] = [
+pub const CASES: [Case; 10] = [
     (Bug::ForgetTheOvertaken, aborts_that_overtake_each_other),
     (Bug::DrainTheGivenUp, blocks_that_all_give_up),
     (Bug::CommitInTheTainted, a_block_after_one_that_a_rank_has_left),
@@ -25,6 +30,9 @@ pub const CASES: [Case; 7] = [
     (Bug::LoseEarlyMessages, votes_before_a_communicator_is_made),
     (Bug::WrapTheTags, messages_of_blocks_with_the_same_tags),
     (Bug::RunOutOfContexts, a_communicator_that_lost_a_rank),
+    (Bug::LeaveOutAPage, copies_of_blocks_in_a_row),
+    (Bug::ChangeThePending, copies_of_blocks_in_a_row),
+    (Bug::CountTheOlder, copies_of_two_blocks),
 ];
 
 /// What every message takes.
@@ -258,4 +266,39 @@ fn messages_of_blocks_with_the_same_tags() -> Result<(), String> {
         world.finalize();
     });
     ended(&report, 0, "messages of blocks with the same tags")
+}
+
+/// Several blocks carry what has changed in a state, while those before are not decided everywhere.
+fn copies_of_blocks_in_a_row() -> Result<(), String> {
+    right_states(|world| changed::in_a_row(world, NUMBERS, Redundancy::Partner, die))
+}
+
+/// Two blocks carry a state, of which the newer one is decided first.
+fn copies_of_two_blocks() -> Result<(), String> {
+    let state = (NUMBERS, Redundancy::Partner);
+    let first = (First::Newer, false);
+    right_states(move |it| changed::two_at_once(it, first, state, Timeout::Never, die))
+}
+
+/// A page of the states of these cases holds two of them.
+const NUMBERS: u64 = 40;
+
+fn die(me: u32) {
+    if me == 1 {
+        sim::crash();
+    }
+}
+
+/// An error unless all ranks have the right state at the end.
+fn right_states(
+    program: impl Fn(World) -> Result<World, Error> + Clone + Send + Sync + 'static,
+) -> Result<(), String> {
+    let simulation = Simulation::new(3).latency(MICROSECONDS).time_limit(LIMIT).page_bytes(16);
+    let report = simulation.run_world(move |world| program(world).map(World::finalize));
+    let is_wrong = |ending: &Ending<_>| matches!(ending, Ending::Finished(Err::<(), Error>(_)));
+    let wrong = report.processes.iter().filter(|it| is_wrong(&it.ending)).count();
+    if wrong > 0 {
+        return Err(format!("{wrong} ranks have another state: {report}"));
+    }
+    ended(&report, 1, "copies")
 }

@@ -42,7 +42,7 @@ const GUESTS: u64 = 1_000;
 
 /// Bugs that are not in the machines, or that take more than the models and the swarm of machines
 /// have: communicators of communicators, windows, several blocks with requests, new universes.
-const IN_THE_ENGINE: [Bug; 24] = [
+const IN_THE_ENGINE: [Bug; 27] = [
     Bug::NameNoCause,
     Bug::ShareTheTags,
     Bug::ForgetTheAsker,
@@ -57,6 +57,9 @@ const IN_THE_ENGINE: [Bug; 24] = [
     Bug::DropEarlyDeaths,
     Bug::BelieveTheClass,
     Bug::KeepAbortedCopies,
+    Bug::LeaveOutAPage,
+    Bug::ChangeThePending,
+    Bug::CountTheOlder,
     Bug::AskThePresentKeepers,
     Bug::KeepAbortedPuts,
     Bug::LeaveTheOldWorld,

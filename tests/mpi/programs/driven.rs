@@ -4,7 +4,7 @@ use fampi::{
     Error, Flow, Placement, Rank, ReduceOp, State, Step, Timeout, TryBlock, World, policy,
 };
 
-use fampi_kit::programs::{lattice, planes};
+use fampi_kit::programs::{changed, lattice, planes};
 
 use super::{Ended, command, say};
 
@@ -52,6 +52,15 @@ fn one_by_one() -> impl FnMut(&Step<'_>) -> bool {
 pub(super) fn lattice(mut world: World) -> Ended {
     lattice::run(&mut world, Placement::SameRanks, one_by_one())?;
     say(world, "all places are right")
+}
+
+/// Deaths where a copy is what has changed in a state of forty pages.
+pub(super) fn changed(world: World) -> Ended {
+    let mut is_over = one_by_one();
+    let world = changed::run(world, (20_000, 1), |step| {
+        Ok(if is_over(step) { Flow::Done } else { Flow::Continue })
+    })?;
+    say(world, "all as it was")
 }
 
 /// Deaths in planes whose rows, columns and groups are parts of them.

@@ -1,8 +1,9 @@
 //! Whole applications driven by a policy, with deaths and objections drawn from a seed.
 //!
-//! Every rank has a bag of numbers. In each step all numbers grow by one, and all ranks add up
-//! all bags: the sum is that of the failure-free run in every step, whoever died, because a
-//! replacement gets the bag of the dead, and after a shrink the keeper of its copy takes it over.
+//! Every rank has a bag of numbers. In each step all numbers grow by one, or in a wide bag one of
+//! them, so that a copy is what has changed; and all ranks add up all bags: the sum is that of the
+//! failure-free run in every step, whoever died, because a replacement gets the bag of the dead,
+//! and after a shrink the keeper of its copy takes it over.
 
 use std::time::Duration;
 
@@ -67,7 +68,12 @@ struct Way {
     anew: bool,
     /// Commits of the step itself.
     commits: u64,
+    /// Bags have so many numbers that a step changes few of them.
+    wide: bool,
 }
+
+/// The numbers of a wide bag; each of them is a page.
+const WIDE: usize = 16;
 
 /// How a process ended its run.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -160,7 +166,8 @@ impl Program for RunJob {
         let interval = if draw.one_in(3) { draw.below(4) as u32 } else { 1 };
         let [early, anew, late] = [3, 4, 2].map(|share| draw.one_in(share));
         let commits = if draw.one_in(2) { 1 + draw.below(2) } else { 0 };
-        let way = Way { interval, early, anew, commits };
+        let wide = draw.one_in(2);
+        let way = Way { interval, early, anew, commits, wide };
         let setting = Setting {
             seed,
             ranks,
@@ -181,7 +188,7 @@ impl Program for RunJob {
 
     fn run(&self, told: bool) -> Result<Tally, String> {
         let (job, mut tally) = (self.clone(), Tally::default());
-        let simulation = self.setting.simulation(told);
+        let simulation = self.setting.simulation(told).page_bytes(size_of::<u64>());
         let report = simulation.run_world(move |world| job.application(world));
         if told {
             println!("{report}");
@@ -236,7 +243,7 @@ impl RunJob {
 
     fn application(&self, mut world: World) -> End {
         let origin = u64::from(world.origin());
-        let numbers = vec![origin * 100; 1 + origin as usize % 3];
+        let numbers = vec![origin * 100; self.width(origin)];
         let first = self.way.anew.then(|| numbers.clone());
         let interval = match self.way.interval {
             0 => Interval::Never,
@@ -265,7 +272,13 @@ impl RunJob {
         if self.way.early {
             step.protect_now(bag)?;
         }
-        bag.numbers.iter_mut().for_each(|item| *item += 1);
+        if self.way.wide {
+            for bag in bag.numbers.chunks_mut(WIDE) {
+                bag[number as usize * 5 % WIDE] += 1;
+            }
+        } else {
+            bag.numbers.iter_mut().for_each(|item| *item += 1);
+        }
         let objects = match self.objection {
             Objection::Never => false,
             Objection::Once(at) => at == number && !*objected,
@@ -302,9 +315,16 @@ impl RunJob {
 
     /// The sum over all bags after so many steps, if nobody dies.
     fn expected(&self, steps: u64) -> u64 {
-        (0..u64::from(self.setting.ranks))
-            .map(|origin| (1 + origin % 3) * (origin * 100 + steps))
-            .sum()
+        let bag = |origin| {
+            let width = self.width(origin) as u64;
+            width * origin * 100 + steps * if self.way.wide { 1 } else { width }
+        };
+        (0..u64::from(self.setting.ranks)).map(bag).sum()
+    }
+
+    /// The numbers in the bag of a rank.
+    fn width(&self, origin: u64) -> usize {
+        if self.way.wide { WIDE } else { 1 + origin as usize % 3 }
     }
 
     fn policy(&self) -> &'static dyn Policy {

@@ -4,6 +4,7 @@
 pub mod aftermath;
 pub mod bereaved;
 pub mod cells;
+pub mod changed;
 pub mod every;
 pub mod forming;
 pub mod lattice;

@@ -1,0 +1,131 @@
+//! States of which a copy is what has changed in them: whoever dies, and in whichever order blocks
+//! are decided that carry one state, it is that of a run without deaths.
+
+use std::time::Duration;
+
+use fampi::{
+    BlockOptions, Error, Flow, Redundancy, Timeout, Tried, World,
+    sim::{self, Crash, Ending, Report, Simulation},
+};
+use fampi_kit::programs::changed::{self, First};
+
+/// The first effects of a process belong to the launch, which no run has begun in.
+const LAUNCH_EFFECTS: u64 = 8;
+/// A page holds two numbers.
+const PAGE: usize = 16;
+const NUMBERS: u64 = 40;
+const STEPS: u64 = 9;
+const GROUP: Redundancy = Redundancy::Group { ranks: 4, losses: 1 };
+
+/// A run in which rank 1 objects once, in this step.
+fn run(world: World, every: u32, mut objects: Option<u64>) -> Result<(), Error> {
+    let world = changed::run(world, (NUMBERS, every), |step| {
+        let (me, number) = (step.world().origin(), step.number());
+        if me == 1 && objects.take_if(|it| *it == number).is_some() {
+            return Err(Error::Raised(3));
+        }
+        Ok(if number + 1 < STEPS { Flow::Continue } else { Flow::Done })
+    })?;
+    world.finalize();
+    Ok(())
+}
+
+#[track_caller]
+fn all_went_well(report: Report<Result<(), Error>>, what: &str) {
+    let text = format!("{what}: {report}");
+    let results = report.expect_orderly();
+    assert!(results.iter().all(|it| *it == Ok(())), "{results:?} {text}");
+}
+
+#[test]
+fn whoever_dies_at_whichever_effect_gets_back_what_had_changed() {
+    let mut deaths = 0;
+    for ranks in 2..6 {
+        for every in 1..4 {
+            let job = Simulation::new(ranks).page_bytes(PAGE);
+            let calm = job.run_world(move |world| run(world, every, None));
+            for seed in 0..calm.processes[0].effects - LAUNCH_EFFECTS {
+                let victim = seed as u32 % ranks;
+                let crash = Crash::before_effect(victim, LAUNCH_EFFECTS + seed);
+                let objects = seed.is_multiple_of(3).then_some(seed % STEPS);
+                let job = Simulation::new(ranks).page_bytes(PAGE).seed(seed).crash(crash);
+                let report = job.run_world(move |world| run(world, every, objects));
+                let died = matches!(report.processes[victim as usize].ending, Ending::Crashed);
+                deaths += u32::from(died);
+                all_went_well(report, &format!("{ranks} ranks, every {every}, seed {seed}"));
+            }
+        }
+    }
+    assert!(deaths > 500, "{deaths}");
+}
+
+#[test]
+fn what_has_changed_is_all_that_is_sent() {
+    let sent = |changed: usize| {
+        let report = Simulation::new(2).page_bytes(PAGE).run_world(move |world| {
+            let mut numbers = vec![0.5_f64; 4096];
+            for time in 1..=5 {
+                numbers[..changed].fill(f64::from(time));
+                let block = BlockOptions::global(Timeout::Never);
+                let tried = world.try_block(block, |block| block.protect(0, &numbers));
+                assert!(matches!(tried, Ok(Tried::Committed(..))));
+            }
+            world.finalize();
+        });
+        report.counters.data_bytes
+    };
+    // The first copy of each rank has a length and the whole state, the others have 33 words first.
+    let [none, few, half, all] = [0, 20, 2048, 4096].map(sent);
+    let (whole, header) = (4096 * 8, 33 * 8);
+    assert_eq!(none, 2 * (8 + whole + 4 * header));
+    assert_eq!(few - none, 2 * 4 * 20 * 8);
+    assert_eq!(half - none, 2 * 4 * 2048 * 8);
+    assert_eq!(all - none, 2 * 4 * whole);
+}
+
+#[test]
+fn of_blocks_that_carry_one_state_the_newest_counts_in_whichever_order_they_are_decided() {
+    let apart = Timeout::After(Duration::from_micros(100));
+    let kept = [(Redundancy::Partner, PAGE), (Redundancy::Partner, 4096), (GROUP, PAGE)];
+    for (redundancy, page) in kept {
+        for (first, third) in [First::Older, First::Newer, First::Either]
+            .into_iter()
+            .flat_map(|first| [(first, false), (first, true)])
+        {
+            for seed in 0..20 {
+                let job = Simulation::new(4).page_bytes(page).seed(seed);
+                let report = job.run_world(move |world| {
+                    let state = (NUMBERS, redundancy);
+                    let world =
+                        changed::two_at_once(world, (first, third), state, apart, die_as(2))?;
+                    world.finalize();
+                    Ok(())
+                });
+                all_went_well(report, &format!("{redundancy:?} {page} {first:?} {third} {seed}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_state_is_sent_alike_whether_a_rank_knows_the_copy_before_to_be_valid_or_not() {
+    for redundancy in [Redundancy::Partner, GROUP] {
+        for (ranks, seed) in (2..6).flat_map(|ranks| (0..20).map(move |seed| (ranks, seed))) {
+            let job = Simulation::new(ranks).page_bytes(PAGE).seed(seed);
+            let report = job.run_world(move |world| {
+                let world = changed::in_a_row(world, NUMBERS, redundancy, die_as(1))?;
+                world.finalize();
+                Ok(())
+            });
+            all_went_well(report, &format!("{redundancy:?} {ranks} {seed}"));
+        }
+    }
+}
+
+fn die_as(rank: u32) -> impl Fn(u32) {
+    move |me| {
+        if me == rank {
+            sim::crash();
+        }
+    }
+}
