@@ -32,7 +32,7 @@ const WAYS: [(&str, &str, Way); 10] = [
     ("exchange", "plain", Way::Exchange),
     ("own", "protect", Way::Protect(Redundancy::Own, 100)),
     ("partner", "protect", Way::Protect(Redundancy::Partner, 100)),
-    ("partner", "changed-50%", Way::Protect(Redundancy::Partner, 50)),
+    ("partner", "changed-25%", Way::Protect(Redundancy::Partner, 25)),
     ("partner", "changed-10%", Way::Protect(Redundancy::Partner, 10)),
     ("partner", "changed-1%", Way::Protect(Redundancy::Partner, 1)),
     ("partner", "changed-0%", Way::Protect(Redundancy::Partner, 0)),

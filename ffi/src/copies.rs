@@ -103,7 +103,7 @@ pub extern "C" fn FAMPI_Set_redundancy(
 ///
 /// `slot`, from 0 to 63, says which of several states it is; each may be of any length, which
 /// stays the same on one communicator. Of a large one, 64 KiB or more, a partner gets only what
-/// has changed, if that is no more than half. The type has no gaps. The call waits until the
+/// has changed, if that is no more than a quarter. The type has no gaps. The call waits until the
 /// blocks that were started before on this communicator are decided, and, the first time on a
 /// communicator, for the lengths of others.
 ///

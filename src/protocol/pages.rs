@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The length of a state says whether it goes so, which both sides know. A header has the same
-//! length each time, a content has not. Where nothing valid is there to be changed, or most has
+//! length each time, a content has not. Where nothing valid is there to be changed, or much has
 //! changed, the header names no version, and the content is the whole state.
 
 use alloc::vec::Vec;
@@ -18,6 +18,9 @@ use super::planted::planted;
 pub const BYTES: usize = 4096;
 /// A state of fewer pages is always sent as a whole.
 const LEAST_PAGES: usize = 16;
+/// A state of which more than one page in so many has changed is sent as a whole: what has changed
+/// is copied more often on its way.
+const SHARE: usize = 4;
 /// About so many pages of a large state are looked at before all of them are.
 const SAMPLE: usize = 64;
 /// Pages that one word of a header tells of.
@@ -60,7 +63,7 @@ impl Pages {
     }
 
     /// Makes this the header of what has changed since a version, page for page. Where that is, or
-    /// seems to be, most of it, it is the one of a whole state.
+    /// seems to be, too much, it is the one of a whole state.
     pub fn compare(
         self,
         header: &mut Vec<u64>,
@@ -68,13 +71,13 @@ impl Pages {
         has_changed: impl Fn(Range<usize>) -> bool,
     ) {
         self.whole(header);
-        // To compare all takes as long as to read both states: where most has changed, a few pages
+        // To compare all takes as long as to read both states: where much has changed, a few pages
         // say so.
         let step = self.count() / SAMPLE;
         if step >= 4 {
             let sample = (0..self.count()).step_by(step);
             let changed = sample.clone().filter(|page| has_changed(self.range(*page))).count();
-            if 2 * changed > sample.len() {
+            if SHARE * changed > sample.len() {
                 return;
             }
         }
@@ -86,7 +89,7 @@ impl Pages {
                 header[1 + page / BITS] |= 1 << (page % BITS);
             }
         }
-        if 2 * changed > self.count() {
+        if SHARE * changed > self.count() {
             self.whole(header);
         }
     }
@@ -150,7 +153,7 @@ mod tests {
                 let changed = (0..pages.count()).filter(|page| {
                     old[pages.range(*page)] != new[pages.range(*page)]
                 });
-                prop_assert!(2 * changed.count() > pages.count() || pages.count() >= 4 * SAMPLE);
+                prop_assert!(SHARE * changed.count() > pages.count() || pages.count() >= 4 * SAMPLE);
                 return Ok(());
             };
             prop_assert_eq!(base, version);

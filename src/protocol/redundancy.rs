@@ -28,7 +28,7 @@ pub enum Redundancy {
     /// At a partner: survives the loss of either. Costs a message of the state's size, and the
     /// memory of two more. Of a state of 64 KiB or more, which always has the same length, only
     /// those pages of 4 KiB are sent that have changed since the last valid copy, as long as these
-    /// are no more than half of it.
+    /// are no more than a quarter of it.
     ///
     /// Partners are on different nodes, unless one node has more than half of the ranks. The
     /// partner is half of the ranks further on where that does, or where nodes are unknown.

@@ -75,12 +75,12 @@ fn what_has_changed_is_all_that_is_sent() {
         report.counters.data_bytes
     };
     // The first copy of each rank has a length and the whole state, the others have 33 words first.
-    let [none, few, half, all] = [0, 20, 2048, 4096].map(sent);
+    let [none, few, quarter, more] = [0, 20, 1024, 1026].map(sent);
     let (whole, header) = (4096 * 8, 33 * 8);
     assert_eq!(none, 2 * (8 + whole + 4 * header));
     assert_eq!(few - none, 2 * 4 * 20 * 8);
-    assert_eq!(half - none, 2 * 4 * 2048 * 8);
-    assert_eq!(all - none, 2 * 4 * whole);
+    assert_eq!(quarter - none, 2 * 4 * 1024 * 8);
+    assert_eq!(more - none, 2 * 4 * whole);
 }
 
 #[test]
