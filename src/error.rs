@@ -280,8 +280,8 @@ pub enum Error {
     /// A job is to go on from a checkpoint, and there is none of which all ranks have their part,
     /// undamaged. All living ranks see it.
     #[error(
-        "{place} has no complete checkpoint of {ranks} ranks; start with as many ranks as have \
-         saved it, on the same nodes if the folder is not shared"
+        "{place} has no complete checkpoint of {ranks} ranks, nor one that they can take; start \
+         with as many ranks as have saved it, on the same nodes if the folder is not shared"
     )]
     NoCheckpoint {
         /// The folder.

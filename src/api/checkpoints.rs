@@ -18,7 +18,9 @@ use std::{
 
 use super::{Comm, TryBlock};
 use crate::{
+    engine::Copies,
     error::Error,
+    native::Element,
     recovery::{
         checkpoint::{Part, Set},
         folder::Folder,
@@ -32,15 +34,20 @@ use crate::{
 /// How many sets a rank offers when a job starts again; two of its own launch can be complete, and
 /// one each of launches that ended before they could remove what was there.
 const OFFERED: usize = 4;
-/// Words of a set.
-const WORDS: usize = 2;
+/// Words of an offer.
+const WORDS: usize = 3;
+
+/// A set, and how many ranks have saved it.
+type Offer = (Set, u32);
 
 /// Where a run saves the protected states of all ranks, so that they outlive the job.
 ///
 /// Each checkpoint is a set of files, one of each rank, and what it holds was committed before. A
-/// job that is started again with as many ranks goes on from the newest set that is complete. The
+/// job that is started again with as many ranks goes on from the newest set that is complete; with
+/// another number of ranks if the state says how ([`State::resize`](crate::State::resize)). The
 /// folder may be shared, or each rank may have one of its own node; then a rank has to be started
-/// on the same node again. States that do not consist of numbers cannot be saved.
+/// on the same node again, and there have to be as many. States that do not consist of numbers
+/// cannot be saved.
 ///
 /// In a program without [`World::run`](crate::World::run), nothing is saved.
 pub struct Checkpoints {
@@ -186,16 +193,29 @@ impl Filing {
         Ok(names.iter().filter_map(|name| Part::named(name)).collect())
     }
 
-    /// The newest parts of this rank that are whole.
-    fn offers(&mut self, (rank, ranks): (u32, u32)) -> Vec<Set> {
-        let parts = self.parts().unwrap_or_default().into_iter();
-        let mut mine: Vec<Part> = parts.filter(|it| (it.rank, it.ranks) == (rank, ranks)).collect();
-        mine.sort_unstable_by_key(|part| core::cmp::Reverse(part.set));
-        let whole = mine.into_iter().filter(|part| self.load(*part).is_some());
-        whole.take(OFFERED).map(|part| part.set).collect()
+    /// The newest sets of which what this rank answers for is whole: its own part, and, of those
+    /// of another number of ranks, if `resizes` is true, each so manieth, where all parts are here.
+    fn offers(&mut self, (rank, ranks): (u32, u32), resizes: bool) -> Vec<Offer> {
+        let parts = self.parts().unwrap_or_default();
+        let mut offers: Vec<Offer> = parts.iter().map(|part| (part.set, part.ranks)).collect();
+        offers.sort_unstable_by_key(|offer| core::cmp::Reverse(*offer));
+        offers.dedup();
+        let whole = offers.into_iter().filter(|&(set, before)| {
+            let mut parts_of_it = (0..before).map(|rank| Part { set, rank, ranks: before });
+            if before == ranks {
+                return self.load(Part { set, rank, ranks }).is_some();
+            }
+            let mine = (rank..before).step_by(ranks as usize);
+            resizes
+                && parts_of_it.all(|part| parts.contains(&part))
+                && mine
+                    .map(|rank| Part { set, rank, ranks: before })
+                    .all(|it| self.load(it).is_some())
+        });
+        whole.take(OFFERED).collect()
     }
 
-    fn load(&mut self, part: Part) -> Option<crate::engine::Copies> {
+    fn load(&mut self, part: Part) -> Option<Copies> {
         part.decode(&self.checkpoints.archive.load(&part.name()).ok()?)
     }
 
@@ -272,33 +292,112 @@ impl Filing {
     }
 }
 
-/// Loads the newest checkpoint of which all ranks of the block have their part. One more than its
-/// steps; or why there is none, on all ranks.
-pub(super) fn restart(
+/// What a job with another number of ranks has saved: the states of all its ranks, for
+/// [`State::resize`](crate::State::resize).
+pub struct Saved<'a> {
+    filing: &'a mut Filing,
+    set: Set,
+    before: u32,
+    now: (u32, u32),
+    /// The part that was read last.
+    last: Option<(u32, Copies)>,
+}
+
+impl Saved<'_> {
+    /// The number of ranks that have saved it.
+    pub fn before(&self) -> u32 {
+        self.before
+    }
+
+    /// The number of ranks that there are now.
+    pub fn ranks(&self) -> u32 {
+        self.now.1
+    }
+
+    /// Which of these this rank is.
+    pub fn rank(&self) -> u32 {
+        self.now.0
+    }
+
+    /// The state with this number of one of the ranks that have saved it. A file is read again
+    /// when another rank was asked for in between.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoCheckpoint`] when its file cannot be read any more, [`Error::NothingProtected`]
+    /// when it has no such state, [`Error::StateType`] when that has other elements.
+    ///
+    /// # Panics
+    ///
+    /// When there was no such rank.
+    pub fn state<T: Element>(&mut self, rank: u32, number: u32) -> Result<Vec<T>, Error> {
+        assert!(rank < self.before, "{} ranks have saved their states", self.before);
+        if self.last.as_ref().is_none_or(|(last, _)| *last != rank) {
+            let part = Part { set: self.set, rank, ranks: self.before };
+            let copies = self.filing.load(part).ok_or_else(|| Error::NoCheckpoint {
+                place: self.filing.checkpoints.archive.place(),
+                ranks: self.now.1,
+            })?;
+            self.last = Some((rank, copies));
+        }
+        let slots = self.last.iter().flat_map(|(_, copies)| &copies.slots);
+        let slot = slots.into_iter().find(|slot| slot.number == number);
+        let state = slot.and_then(|slot| slot.own.as_ref()).ok_or(Error::NothingProtected)?;
+        let state = state.as_any().downcast_ref::<Vec<T>>();
+        state.cloned().ok_or(Error::StateType { slot: number })
+    }
+}
+
+impl fmt::Debug for Saved<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "what {} ranks have saved, for {}", self.before, self.now.1)
+    }
+}
+
+/// What a job begins with that is to go on from a checkpoint; alike on all ranks, with one more
+/// than the steps of the checkpoint.
+pub(super) enum Begun<'a> {
+    /// With none, for this reason.
+    Refused(Error),
+    /// With one of as many ranks, which has the last copies of their states.
+    Loaded(u64),
+    /// With one of another number of ranks, of which the state takes what it needs.
+    Resized(u64, Saved<'a>),
+}
+
+/// Loads the newest checkpoint of which all ranks of the block have what they answer for.
+pub(super) fn restart<'a>(
     block: &mut TryBlock,
     comm: &Comm,
     part: (u32, u32),
-    filing: &mut Option<Filing>,
-) -> Result<Result<u64, Error>, Error> {
-    let mut offers = filing.as_mut().map(|it| it.offers(part)).unwrap_or_default();
-    offers.resize(OFFERED, Set { launch: 0, protected: 0 });
+    filing: &'a mut Option<Filing>,
+    resizes: bool,
+) -> Result<Begun<'a>, Error> {
+    let offers = filing.as_mut().map(|it| it.offers(part, resizes));
+    let mut offers = offers.unwrap_or_default();
+    offers.resize(OFFERED, (Set { launch: 0, protected: 0 }, 0));
+    let words = |(set, ranks): Offer| [set.launch, set.protected, ranks.into()];
     let mut all = vec![0; WORDS * OFFERED * comm.size() as usize];
     let mine = all.chunks_exact_mut(WORDS).skip(OFFERED * comm.rank().index());
-    mine.zip(&offers).for_each(|(words, set)| words.copy_from_slice(&[set.launch, set.protected]));
+    mine.zip(&offers).for_each(|(mine, offer)| mine.copy_from_slice(&words(*offer)));
     let all = block.iallgather(all)?;
     block.wait_local(all, Timeout::Never)?;
     let all = block.take(all)?;
     let ranks = all.chunks_exact(WORDS * OFFERED);
-    let has = |words: &[u64], set: Set| {
-        words.chunks_exact(WORDS).any(|it| *it == [set.launch, set.protected])
-    };
-    let common = |set: &Set| set.protected > 0 && ranks.clone().all(|words| has(words, *set));
+    let has = |all: &[u64], offer: Offer| all.chunks_exact(WORDS).any(|it| *it == words(offer));
+    let common = |offer: &Offer| offer.1 > 0 && ranks.clone().all(|all| has(all, *offer));
     let newest = offers.iter().copied().find(common);
     let place = filing.as_ref().map(|it| it.checkpoints.archive.place()).unwrap_or_default();
     let none = Error::NoCheckpoint { place, ranks: comm.size() };
-    let Some((set, it)) = newest.zip(filing.as_mut()) else { return Ok(Err(none)) };
+    let Some(((set, before), it)) = newest.zip(filing.as_mut()) else {
+        return Ok(Begun::Refused(none));
+    };
     let (rank, ranks) = part;
-    let copies = it.load(Part { set, rank, ranks }).ok_or(none)?;
-    comm.engine().borrow_mut().job.copies = copies;
-    Ok(Ok(set.protected))
+    if before == ranks {
+        let copies = it.load(Part { set, rank, ranks }).ok_or(none)?;
+        comm.engine().borrow_mut().job.copies = copies;
+        return Ok(Begun::Loaded(set.protected));
+    }
+    let saved = Saved { filing: it, set, before, now: part, last: None };
+    Ok(Begun::Resized(set.protected, saved))
 }

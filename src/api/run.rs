@@ -15,7 +15,7 @@
 
 use super::{
     Comm, Flow, State, Step, Tried, TryBlock, World,
-    checkpoints::{self, Filing, Told},
+    checkpoints::{self, Begun, Filing, Told},
     step::{Ledger, Open, Ran},
 };
 use crate::{
@@ -353,9 +353,16 @@ impl Run<'_> {
         let mut known = [0, 1, 2, 3].map(|at| all[at]);
         let told = Told::from_words([4, 5, 6, 7, 8, 9].map(|at| all[at]));
         if known[0] == 0 && told.restarts() {
-            match checkpoints::restart(block, &self.comm, self.part(), &mut self.filing)? {
-                Ok(protected) => known[0] = protected,
-                Err(refusal) => return Ok(Err(refusal)),
+            let part = self.part();
+            match checkpoints::restart(block, &self.comm, part, &mut self.filing, S::RESIZES)? {
+                Begun::Refused(refusal) => return Ok(Err(refusal)),
+                Begun::Loaded(protected) => known[0] = protected,
+                Begun::Resized(protected, mut saved) => {
+                    state.resize(block, &mut saved)?;
+                    state.protect(block)?;
+                    known[0] = protected;
+                    return Ok(Ok((known, told)));
+                }
             }
         } else if known[0] == 0 {
             if let Some(refusal) = told.refusal(self.filing.as_ref()) {

@@ -1,6 +1,6 @@
 //! States of an application that a run protects and restores.
 
-use super::TryBlock;
+use super::{Saved, TryBlock};
 use crate::{
     error::Error,
     native::Element,
@@ -17,6 +17,9 @@ pub trait State {
     /// those that die before the first commit with [`Error::NothingProtected`]. States that are not
     /// kept at partners cannot be taken over ([`Self::redundancy`]).
     const INHERITED: bool = false;
+
+    /// True when [`Self::resize`] takes what a job with another number of ranks has saved.
+    const RESIZES: bool = false;
 
     /// How many steps lie between two copies; asked once when a run begins, on all ranks alike. By
     /// default as many as is best for the measured cost of a copy and a failure an hour.
@@ -58,6 +61,19 @@ pub trait State {
     ///
     /// As [`Self::protect`].
     fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error>;
+
+    /// Called instead of [`Self::restore`] when a job goes on from a checkpoint
+    /// ([`Checkpoints::restart`](crate::Checkpoints::restart)) of another number of ranks: makes
+    /// the state of this rank of what any of those have saved. All ranks see their files. Then
+    /// the state is protected. Only where [`Self::RESIZES`] is true; without that such a
+    /// checkpoint is not taken.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::protect`].
+    fn resize(&mut self, _block: &mut TryBlock, _saved: &mut Saved<'_>) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Called after a shrink and [`Self::restore`], on all ranks, to take over what
     /// [`TryBlock::inherit`] gives. Without it the states of the dead are dropped.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use fampi::{
-    Checkpoints, Error, Flow, Interval, ReduceOp, State, Timeout, TryBlock, World, policy,
+    Checkpoints, Error, Flow, Interval, ReduceOp, Saved, State, Timeout, TryBlock, World, policy,
     sim::{Crash, Disk, Report, Simulation},
 };
 
@@ -72,15 +72,16 @@ fn undisturbed() -> Vec<u64> {
     report.expect_orderly().into_iter().map(|counted| counted.expect("no fault").0).collect()
 }
 
-/// The steps of the sets on a disk of which each rank has its part.
-fn complete(disk: &Disk) -> Vec<u64> {
+/// The steps of the sets on a disk of which each of so many ranks has its part.
+fn complete(disk: &Disk, ranks: u32) -> Vec<u64> {
     let mut parts: BTreeMap<(u64, u64), u32> = BTreeMap::new();
-    for name in disk.names().iter().filter(|name| name.ends_with("-of-4.ckpt")) {
+    let ending = format!("-of-{ranks}.ckpt");
+    for name in disk.names().iter().filter(|name| name.ends_with(&ending)) {
         let words: Vec<&str> = name.split('-').collect();
         let set = (words[1].parse().expect("launch"), words[2].parse().expect("steps"));
         *parts.entry(set).or_default() += 1;
     }
-    parts.into_iter().filter(|(_, parts)| *parts == RANKS).map(|((_, steps), _)| steps).collect()
+    parts.into_iter().filter(|(_, parts)| *parts == ranks).map(|((_, steps), _)| steps).collect()
 }
 
 /// All ranks die at a moment.
@@ -95,7 +96,7 @@ fn a_job_that_dies_as_a_whole_at_any_moment_goes_on_from_its_newest_complete_che
     for microseconds in (0..2_400).step_by(7) {
         let disk = Disk::default();
         drop(start(&disk, RANKS, false, blackout(Duration::from_micros(microseconds))));
-        let newest = complete(&disk).last().copied();
+        let newest = complete(&disk, RANKS).last().copied();
         let there = disk.names();
         let again = start(&disk, RANKS, true, Vec::new()).expect_orderly();
         for (rank, counted) in again.into_iter().enumerate() {
@@ -153,7 +154,7 @@ fn a_job_neither_overwrites_checkpoints_nor_takes_those_of_another_size() {
     let disk = Disk::default();
     start(&disk, RANKS, false, Vec::new()).expect_orderly();
     let there = disk.names();
-    assert_eq!(complete(&disk), [8]);
+    assert_eq!(complete(&disk, RANKS), [8]);
     for counted in start(&disk, RANKS, false, Vec::new()).expect_orderly() {
         assert!(matches!(counted, Err(Error::CheckpointsExist { .. })), "{counted:?}");
     }
@@ -161,4 +162,155 @@ fn a_job_neither_overwrites_checkpoints_nor_takes_those_of_another_size() {
         assert!(matches!(counted, Err(Error::NoCheckpoint { ranks: 3, .. })), "{counted:?}");
     }
     assert_eq!(disk.names(), there);
+}
+
+/// Numbers that all ranks have together, each rank as many as its neighbours or one more.
+struct Shares(Vec<u64>);
+
+/// The numbers of a rank of so many.
+fn share(rank: u32, ranks: u32) -> std::ops::Range<usize> {
+    let begin = |rank: u32| NUMBERS * rank as usize / ranks as usize;
+    begin(rank)..begin(rank + 1)
+}
+
+const NUMBERS: usize = 37;
+const LONG: u64 = 60;
+
+impl State for Shares {
+    const RESIZES: bool = true;
+
+    fn interval(&self) -> Interval {
+        Interval::Every(2)
+    }
+
+    fn protect(&self, block: &mut TryBlock) -> Result<(), Error> {
+        block.protect(5, &self.0)
+    }
+
+    fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error> {
+        self.0 = block.restore(5)?;
+        Ok(())
+    }
+
+    fn resize(&mut self, _: &mut TryBlock, saved: &mut Saved<'_>) -> Result<(), Error> {
+        let (mine, before) = (share(saved.rank(), saved.ranks()), saved.before());
+        self.0.clear();
+        for rank in 0..before {
+            let theirs = share(rank, before);
+            let both = mine.start.max(theirs.start)..mine.end.min(theirs.end);
+            if !both.is_empty() {
+                let state: Vec<u64> = saved.state(rank, 5)?;
+                self.0.extend(&state[both.start - theirs.start..both.end - theirs.start]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All numbers after so many steps.
+fn numbers(steps: u64) -> Vec<u64> {
+    let mut all: Vec<u64> = (0..NUMBERS as u64).collect();
+    for step in 0..steps {
+        for number in &mut all {
+            *number = number.wrapping_mul(31).wrapping_add(step);
+        }
+    }
+    all
+}
+
+/// The step with which this process began; each has its numbers before each step, or panics.
+fn shared(mut world: World, checkpoints: Checkpoints) -> Result<u64, Error> {
+    world.set_checkpoints(checkpoints);
+    let (me, ranks) = (world.origin(), world.size());
+    let mut shares = Shares(numbers(0)[share(me, ranks)].to_vec());
+    let rebuild = policy::Rebuild { times: 40, ..policy::Rebuild::default() };
+    let mut first = None;
+    let ended = world.run(&rebuild, &mut shares, |step, shares| {
+        let number = step.number();
+        first.get_or_insert(number);
+        assert_eq!(shares.0, numbers(number)[share(me, ranks)], "{me} of {ranks}, {number}");
+        shares.0 = numbers(number + 1)[share(me, ranks)].to_vec();
+        Ok(if number + 1 < LONG { Flow::Continue } else { Flow::Done })
+    });
+    world.finalize();
+    ended?.done()?;
+    Ok(first.unwrap_or_default())
+}
+
+fn start_shared(disk: &Disk, job: Simulation, restart: bool) -> Report<Result<u64, Error>> {
+    let disk = disk.clone();
+    job.run_world(move |world| {
+        let checkpoints = Checkpoints::on_disk(&disk).every(Interval::Every(4));
+        shared(world, if restart { checkpoints.restart() } else { checkpoints })
+    })
+}
+
+/// Where so many ranks have saved, and all have died.
+fn left_by(ranks: u32) -> Disk {
+    let disk = Disk::default();
+    let all_die = (0..ranks).map(|rank| Crash::at_time(rank, Duration::from_millis(1)));
+    drop(start_shared(&disk, Simulation::new(ranks).crashes(all_die), false));
+    disk
+}
+
+#[test]
+fn a_job_goes_on_with_more_or_fewer_ranks_from_what_all_have_saved() {
+    for before in 1..7 {
+        for ranks in 1..7 {
+            let disk = left_by(before);
+            let saved = disk.names().len();
+            let again = start_shared(&disk, Simulation::new(ranks), true).expect_orderly();
+            let began: Vec<u64> = again.into_iter().map(|it| it.expect("a checkpoint")).collect();
+            assert!(began.iter().all(|it| *it == began[0] && *it >= 4), "{began:?} {saved}");
+            // The newest ones are those of as many ranks, and those before are removed.
+            if began[0] + 8 < LONG {
+                let ending = format!("-of-{ranks}.ckpt");
+                assert!(disk.names().iter().all(|it| it.ends_with(&ending)), "{:?}", disk.names());
+            }
+        }
+    }
+}
+
+#[test]
+fn whoever_dies_while_a_job_of_another_size_begins_loses_nothing() {
+    for (before, ranks) in [(3, 4), (5, 2)] {
+        let disk = left_by(before);
+        let calm = start_shared(&disk, Simulation::new(ranks), true);
+        for effect in 1..calm.processes[1].effects {
+            for spares in [0, 1] {
+                let disk = left_by(before);
+                let job = Simulation::new(ranks).spares(spares).seed(effect);
+                let job = job.crash(Crash::before_effect(1, effect));
+                let began: Vec<_> = start_shared(&disk, job, true).expect_orderly();
+                let is_right = |it: &Result<u64, Error>| matches!(it, Ok(4..));
+                assert!(began.iter().all(is_right), "effect {effect}, {spares}: {began:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn of_sets_of_several_sizes_the_newest_that_is_whole_counts() {
+    let mut moments = 0;
+    // A job of four goes on, and dies when its first set is complete and the old one still there.
+    for microseconds in (200..1500).step_by(2) {
+        let disk = left_by(3);
+        let moment = Duration::from_micros(microseconds);
+        drop(start_shared(&disk, Simulation::new(4).crashes(blackout(moment)), true));
+        let (Some(older), Some(newer)) =
+            (complete(&disk, 3).last().copied(), complete(&disk, 4).last().copied())
+        else {
+            continue;
+        };
+        let spoiled = moments % 2 == 1;
+        if spoiled {
+            let name = disk.names().into_iter().find(|it| it.contains("-2-of-4")).expect("a part");
+            disk.spoil(&name, Vec::clear);
+        }
+        let began: Vec<_> = start_shared(&disk, Simulation::new(2), true).expect_orderly();
+        let expected = if spoiled { older } else { newer };
+        assert!(began.iter().all(|it| *it == Ok(expected)), "{microseconds}: {began:?} {expected}");
+        moments += 1;
+    }
+    assert!(moments > 3, "{moments}");
 }

@@ -64,11 +64,16 @@ fn a_job_whose_ranks_all_die_goes_on_from_its_checkpoint_with_the_same_digits() 
         let there = checkpoints(&place);
         assert!(!there.is_empty(), "{}", said(&lost));
 
-        // Neither by mistake from the beginning, nor with another number of ranks.
+        // Neither by mistake from the beginning, nor with ranks that cannot take it: LULESH cannot
+        // be divided anew, and MiniFE knows its problem.
         let again = fampi(&[&["run", "--checkpoint", folder], &options[..]].concat(), &program);
         assert!(!again.status.success() && said(&again).contains("checkpoints of an earlier job"));
-        let other = fampi(&["restart", folder, "-n", "1"], &program);
-        let sentence = "has no complete checkpoint of 1 ranks";
+        let (other, sentence) = if program[0] == "minife" {
+            (&["minife", "nx=18", "yaml=none"], "is not of 18 × 18 × 18 elements")
+        } else {
+            (&program, "has no complete checkpoint of 1 ranks")
+        };
+        let other = fampi(&["restart", folder, "-n", "1"], other);
         assert!(!other.status.success() && said(&other).contains(sentence), "{}", said(&other));
         assert_eq!(checkpoints(&place), there);
 
@@ -84,6 +89,47 @@ fn a_job_whose_ranks_all_die_goes_on_from_its_checkpoint_with_the_same_digits() 
         let damaged = fampi(&["restart", folder, "-n", ranks], &program);
         assert!(!damaged.status.success(), "{}", said(&damaged));
         assert!(said(&damaged).contains("has no complete checkpoint"), "{}", said(&damaged));
+    }
+}
+
+/// What a line says of a number.
+fn number(line: &str, name: &str) -> f64 {
+    let word = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    word.expect("a number of this name").parse().expect("a number")
+}
+
+#[test]
+fn minife_goes_on_with_more_or_fewer_ranks() {
+    let program = ["minife", "nx=20", "yaml=none"];
+    let undisturbed = digits(&fampi(&["run", "-n", "4"], &program));
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let place = home.path().join("states");
+    let folder = place.to_str().expect("a name");
+    let mut command = vec!["run", "--checkpoint", folder];
+    let mut before = 0;
+    for (ranks, iteration) in [("4", 30), ("3", 45), ("7", 60), ("1", 0)] {
+        command.extend(["-n", ranks, "--checkpoint-every", "5"]);
+        let kills: Vec<String> = (0..ranks.parse().expect("a number"))
+            .map(|rank: u32| format!("kill={rank}@iteration:{iteration}"))
+            .collect();
+        let words = program.into_iter().chain(["protect-every=5"]);
+        let dying = kills.iter().map(|it| &**it).filter(|_| iteration > 0);
+        let output = fampi(&command, &words.chain(dying).collect::<Vec<_>>());
+        command = vec!["restart", folder];
+        if iteration == 0 {
+            let last = digits(&output);
+            for (name, within) in [("iterations", 0.0), ("residual", 1e-6), ("max_error", 1e-12)] {
+                let [found, expected] = [&last, &undisturbed].map(|line| number(line, name));
+                assert!((found - expected).abs() <= within * expected, "{name}: {last}");
+            }
+            continue;
+        }
+        assert!(!output.status.success(), "all ranks were killed: {}", said(&output));
+        let newest = checkpoints(&place).pop().expect("a checkpoint");
+        assert!(newest.ends_with(&format!("-of-{ranks}.ckpt")), "{newest}");
+        let steps: u32 = newest.split('-').nth(2).expect("steps").parse().expect("a number");
+        assert!(steps > before, "each job saves what is newer: {newest}");
+        before = steps;
     }
 }
 

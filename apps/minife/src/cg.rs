@@ -20,6 +20,7 @@
 //! state that was encoded, sent and decoded continues with the same bits: the dot product that a
 //! commit computes on the way is recomputed after a restore, in the same order.
 
+use crate::mesh::Bounds;
 use crate::system::System;
 use crate::vector;
 
@@ -99,7 +100,13 @@ impl State {
     /// The number of values of an encoded state.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
-        SCALARS + 3 * self.x.len()
+        Self::encoded_rows(self.x.len())
+    }
+
+    /// The number of values of an encoded state with so many own rows.
+    #[must_use]
+    pub const fn encoded_rows(rows: usize) -> usize {
+        SCALARS + 3 * rows
     }
 
     /// Writes the state into `out`: iteration, rt, floor, then x, r and the own part of p.
@@ -133,6 +140,25 @@ impl State {
         self.x.copy_from_slice(&vectors[..rows]);
         self.r.copy_from_slice(&vectors[rows..2 * rows]);
         self.p[..rows].copy_from_slice(&vectors[2 * rows..]);
+    }
+
+    /// Takes what another division of the mesh has of these nodes: an encoded state of the rank
+    /// whose nodes are `theirs`, for one whose nodes are `mine`. Of all ranks together the whole
+    /// state is taken.
+    ///
+    /// # Panics
+    /// If `encoded` is not as long as the state of that rank.
+    pub fn take_from(&mut self, mine: &Bounds, theirs: &Bounds, encoded: &[f64]) {
+        let (scalars, vectors) = encoded.split_at(SCALARS);
+        self.iteration = scalars[0] as u32;
+        (self.rt, self.breakdown_floor) = (scalars[1], scalars[2]);
+        let (theirs_rows, parts) = (theirs.len(), [&mut self.x, &mut self.r, &mut self.p]);
+        assert_eq!(vectors.len(), 3 * theirs_rows, "an encoded state has three vectors");
+        for (part, vector) in parts.into_iter().zip(vectors.chunks_exact(theirs_rows.max(1))) {
+            for node in mine.meet(theirs).iter() {
+                part[mine.offset(node)] = vector[theirs.offset(node)];
+            }
+        }
     }
 
     /// √rt: the norm that the last iteration began with.
@@ -187,6 +213,12 @@ impl Cg {
     /// Continues from an encoded state of the same rank of the same problem.
     pub fn restore(&mut self, encoded: &[f64]) {
         self.state.decode_from(encoded);
+        self.residual_dot = None;
+    }
+
+    /// Continues from encoded states of other ranks, of which this is one ([`State::take_from`]).
+    pub fn take_from(&mut self, mine: &Bounds, theirs: &Bounds, encoded: &[f64]) {
+        self.state.take_from(mine, theirs, encoded);
         self.residual_dot = None;
     }
 

@@ -43,6 +43,15 @@ impl Bounds {
         (0..3).all(|axis| self.lo[axis] <= inner.lo[axis] && inner.hi[axis] <= self.hi[axis])
     }
 
+    /// What is in both boxes.
+    #[must_use]
+    pub fn meet(&self, other: &Self) -> Self {
+        Self {
+            lo: [0, 1, 2].map(|axis| self.lo[axis].max(other.lo[axis])),
+            hi: [0, 1, 2].map(|axis| self.hi[axis].min(other.hi[axis])),
+        }
+    }
+
     /// The box and one more layer on every side, cut off at the edge of `limit` (indices per axis).
     #[must_use]
     pub fn grown(&self, limit: Index) -> Self {

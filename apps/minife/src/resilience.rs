@@ -12,18 +12,19 @@
 //! block.
 
 use std::cell::RefCell;
+use std::sync::Once;
 use std::time::Instant;
 
 use fampi::{
-    Ended, Error, Finished, Flow, Interval, ReduceOp, Redundancy, Request, State, Step, TryBlock,
-    World,
+    Ended, Error, Finished, Flow, Interval, ReduceOp, Redundancy, Request, Saved, State, Step,
+    TryBlock, World,
 };
 use harness::account::Account;
 use harness::buffers::{Buffers, Places};
 use harness::kill_plan::{Mode, Phase};
 use harness::witness::Witness;
 
-use crate::cg::{Cg, Judgement, Stop};
+use crate::cg::{self, Cg, Judgement, Stop};
 use crate::exchange::{InBlock, Network as _};
 use crate::kill_plan;
 use crate::options::{Options, OptionsError};
@@ -31,10 +32,14 @@ use crate::partition::PartitionError;
 use crate::report::SolveTimes;
 use crate::rows::RowMap;
 use crate::solve::{self, Iteration, Product, Summary};
-use crate::system::{SetupTimes, System};
+use crate::system::{Problem, SetupTimes, System};
 
 /// The number of the protected state.
 const STATE: u32 = 0;
+/// The numbers in it that say which problem it is of.
+const PROBLEM: usize = 5;
+/// The code of a rank that finds it to be of another one.
+const OTHER_PROBLEM: i32 = 1001;
 
 /// How to end this process, and to see how far the solve is.
 pub struct Hooks<'a> {
@@ -98,6 +103,7 @@ struct Solver<'a, 'h> {
     witness: Witness<'a>,
     watch: &'h mut dyn FnMut(u32, f64),
     places: Places,
+    problem: Problem,
     system: System,
     cg: Cg,
     buffers: Buffers,
@@ -109,6 +115,8 @@ struct Solver<'a, 'h> {
     begins: bool,
     /// All ranks know of each other where they are.
     joined: bool,
+    /// A copy that is of another problem is complained of once, however often it is tried.
+    once: Once,
 }
 
 /// Solves the problem on the ranks of the world, whatever happens to them. Every rank calls it;
@@ -135,6 +143,7 @@ pub fn solve<'a>(
         witness: Witness::new(&world, &options.faults, die),
         watch,
         places: Places::of(&world),
+        problem,
         system,
         cg,
         buffers: Buffers::default(),
@@ -143,6 +152,7 @@ pub fn solve<'a>(
         copy: RefCell::default(),
         begins: true,
         joined: false,
+        once: Once::new(),
     };
     let (began, policy, mut end) = (Instant::now(), solver.witness.policy(), None);
     let ended = world.run(&policy, &mut solver, |step, solver| {
@@ -173,6 +183,8 @@ pub fn solve<'a>(
 }
 
 impl State for Solver<'_, '_> {
+    const RESIZES: bool = true;
+
     fn interval(&self) -> Interval {
         self.options.faults.interval()
     }
@@ -188,30 +200,74 @@ impl State for Solver<'_, '_> {
         Ok(())
     }
 
-    /// The state before an iteration, with the norms so far.
+    /// What the problem is, the state before an iteration, and the norms so far.
     fn protect(&self, block: &mut TryBlock) -> Result<(), Error> {
         let (state, copy) = (self.cg.state(), &mut *self.copy.borrow_mut());
         let norms = self.options.limits.max_iterations as usize;
+        let (begin, end) = (PROBLEM, PROBLEM + state.encoded_len());
         copy.clear();
-        copy.resize(state.encoded_len() + norms, 0.0);
-        let (encoded, old) = copy.split_at_mut(state.encoded_len());
-        state.encode_into(encoded);
-        old[..self.history.len()].copy_from_slice(&self.history);
+        copy.resize(end + norms, 0.0);
+        copy[..begin].copy_from_slice(&self.problem.numbers());
+        state.encode_into(&mut copy[begin..end]);
+        copy[end..][..self.history.len()].copy_from_slice(&self.history);
         block.protect(STATE, copy)
     }
 
     fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error> {
         let copy: Vec<f64> = block.restore(STATE)?;
-        let (encoded, norms) = copy.split_at(self.cg.state().encoded_len());
+        let (encoded, norms) = self.parts(&copy, self.system.own_rows())?;
         self.cg.restore(encoded);
-        self.history.clear();
-        self.history.extend_from_slice(&norms[..self.cg.state().iteration as usize]);
-        (self.begins, self.joined) = (false, false);
+        self.remember(norms);
+        Ok(())
+    }
+
+    /// Takes the nodes of this rank from the ranks that had them when there were more, or fewer.
+    fn resize(&mut self, _: &mut TryBlock, saved: &mut Saved<'_>) -> Result<(), Error> {
+        let before = Problem { ranks: saved.before() as usize, ..self.problem };
+        let before = before.divide().map_err(|_| self.of_another_problem())?;
+        let mine = self.system.numbering().own_nodes();
+        for rank in 0..saved.before() {
+            let theirs = before.node_box(rank as usize);
+            if rank > 0 && mine.meet(&theirs).is_empty() {
+                continue;
+            }
+            let copy: Vec<f64> = saved.state(rank, STATE)?;
+            let (encoded, norms) = self.parts(&copy, theirs.len())?;
+            self.cg.take_from(&mine, &theirs, encoded);
+            self.remember(norms);
+        }
         Ok(())
     }
 }
 
 impl Solver<'_, '_> {
+    /// The encoded state of so many rows in a copy, and the norms; an error if it is that of
+    /// another problem, as a checkpoint can be.
+    fn parts<'c>(&self, copy: &'c [f64], rows: usize) -> Result<(&'c [f64], &'c [f64]), Error> {
+        let rest = copy.strip_prefix(&self.problem.numbers());
+        let parts = rest.and_then(|it| it.split_at_checked(cg::State::encoded_rows(rows)));
+        parts.ok_or_else(|| self.of_another_problem())
+    }
+
+    fn of_another_problem(&self) -> Error {
+        let [nx, ny, nz] = self.problem.mesh.elements();
+        self.once.call_once(|| {
+            eprintln!(
+                "minife: the checkpoint is not of {nx} × {ny} × {nz} elements with this imbalance \
+                 and source; start with the options of the job that has saved it"
+            );
+        });
+        Error::Raised(OTHER_PROBLEM)
+    }
+
+    /// Goes on behind the iterations that began with the first of these norms.
+    fn remember(&mut self, norms: &[f64]) {
+        self.history.clear();
+        let iterations = self.cg.state().iteration as usize;
+        self.history.extend(norms.iter().take(iterations));
+        (self.begins, self.joined) = (false, false);
+    }
+
     /// An iteration, or the end.
     fn step(&mut self, step: &mut Step<'_>) -> Result<Option<(Stop, Summary)>, Error> {
         if !self.joined {

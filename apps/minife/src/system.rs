@@ -34,6 +34,13 @@ impl Problem {
     pub fn divide(&self) -> Result<RowMap, PartitionError> {
         Partition::new(self.mesh, self.ranks, self.load_imbalance_percent).map(RowMap::new)
     }
+
+    /// What tells it from other problems, by however many it is solved.
+    #[must_use]
+    pub fn numbers(&self) -> [f64; 5] {
+        let [nx, ny, nz] = self.mesh.elements().map(|count| count as f64);
+        [nx, ny, nz, self.load_imbalance_percent, self.source]
+    }
 }
 
 /// How long the parts of the set-up took on this rank.
