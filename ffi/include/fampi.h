@@ -692,9 +692,9 @@ int FAMPI_Set_redundancy(MPI_Request tb_request, int redundancy, int ranks, int 
 
  `slot`, from 0 to 63, says which of several states it is; each may be of any length, which
  stays the same on one communicator. Of a large one, 64 KiB or more, a partner gets only what
- has changed, if that is no more than a quarter. The type has no gaps. The call waits until the
- blocks that were started before on this communicator are decided, and, the first time on a
- communicator, for the lengths of others.
+ has changed, unless more than a quarter seems to have. The type has no gaps. The call waits
+ until the blocks that were started before on this communicator are decided, and, the first time
+ on a communicator, for the lengths of others.
 
  Returns `FAMPI_ERR_REQUEST` for anything but a global block, `FAMPI_ERR_STATE` for a finished
  one, or when an earlier one is not; `FAMPI_ERR_COUNT` for a negative number, or for another

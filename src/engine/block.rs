@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, Engine, Level, Need, PendingCopy, Phase, Progress, Span,
+    BlockKey, CommKey, Engine, Level, Need, Phase, Progress, Slot, Span,
     contents::{Contents, lane_of},
     exchange::Exchange,
     metrics,
@@ -15,6 +15,15 @@ use crate::{
     seam::{entry::Entry, record::Record},
     timeout::Timeout,
 };
+
+/// Whether copies are here that are to be changed.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Bases {
+    Here,
+    /// They will be, if an older block is committed.
+    Awaited,
+    Lost,
+}
 
 /// How long a rank whose collective failed waits to learn who died before it votes.
 const WHO_DIED: Duration = Duration::from_secs(1);
@@ -144,10 +153,11 @@ impl Engine {
         if !self.contents(key).riders.is_empty() && self.block(key).phase == Phase::Open {
             self.attach_rider(key);
         }
-        let drained = self.contents_mut(key).is_drained();
+        let contents = self.contents_mut(key);
+        let (drained, carries) = (contents.is_drained(), !contents.copies.is_empty());
         let block = self.block_mut(key);
         match block.phase {
-            Phase::Open if drained && block.faults.is_empty() => {
+            Phase::Open if drained && block.faults.is_empty() && !carries => {
                 block.phase = Phase::Draining;
                 self.vote(key);
             }
@@ -208,6 +218,7 @@ impl Engine {
             if engine.block(key).phase == Phase::Draining
                 && engine.test_in_order(key)
                 && engine.knows_who_died(key)
+                && engine.bases(key) != Bases::Awaited
             {
                 engine.vote(key);
             }
@@ -285,6 +296,9 @@ impl Engine {
     #[inline]
     fn vote(&mut self, key: BlockKey) {
         self.blocks.end_draining(key);
+        if self.bases(key) != Bases::Here {
+            self.raise(key, FaultCode::Interrupted);
+        }
         let faults = self.collect_faults(key);
         if self.block(key).level.is_agreed() {
             self.tell_often(|engine| Entry::Voted { block: engine.block(key).serial });
@@ -292,6 +306,27 @@ impl Engine {
         if let Some(committed) = self.call(|process, out| process.vote(key, faults, out)) {
             self.conclude(key, committed);
         }
+    }
+
+    /// Whether what this block has brought can change the copies that are kept here. The sender may
+    /// have known a block to be committed before this rank does, and die before it says so: then
+    /// that block is aborted, and this one must be, too.
+    #[inline]
+    fn bases(&self, key: BlockKey) -> Bases {
+        let Contents { copies, records, .. } = self.contents(key);
+        let mut all = Bases::Here;
+        for copy in copies {
+            let Some(base) = copy.base(records) else { continue };
+            let is_here = |slot: &Slot| {
+                slot.number == copy.slot && (slot.kept_version == base || slot.has_newer(copy))
+            };
+            if !self.job.copies.slots.iter().any(is_here) {
+                let mut others = self.blocks.carried(copy.known.over, copy.slot);
+                let is_awaited = others.any(|it| it.known.version < copy.known.version);
+                all = if is_awaited && all != Bases::Lost { Bases::Awaited } else { Bases::Lost };
+            }
+        }
+        all
     }
 
     /// The faults that follow from the requests, if there are any requests.
@@ -395,13 +430,10 @@ impl Engine {
     fn settle_copies(&mut self, key: BlockKey, committed: bool) {
         let pending = core::mem::take(&mut self.contents_mut(key).copies);
         let mut records = core::mem::take(&mut self.contents_mut(key).records);
-        let blocks = &self.blocks;
-        let comm = self.block(key).comm;
-        let is_awaited = |copy: &PendingCopy| {
-            let mut carried = blocks.carried(comm, copy.slot);
-            carried.any(|older| older.known.version < copy.known.version)
-        };
-        self.job.copies.settle(pending, &mut records, committed, is_awaited);
+        // A program that owns its MPI rebuilds each of its communicators.
+        let whole =
+            self.job.roster.origins.is_empty() || self.comm(self.block(key).comm).is_world();
+        self.job.copies.settle(pending, &mut records, whole, committed);
         self.contents_mut(key).records = records;
     }
 }

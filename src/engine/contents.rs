@@ -105,10 +105,14 @@ impl Blocks {
         contents.flat_map(|it| it.deadline.into_iter().chain(it.late_in(span))).min()
     }
 
-    /// The copies of a state that blocks of a communicator carry, which are not decided.
-    pub(crate) fn carried(&self, comm: CommKey, slot: u32) -> impl Iterator<Item = &PendingCopy> {
+    /// The copies of a state over a communicator that blocks carry which are not decided.
+    pub(crate) fn carried(
+        &self,
+        over: Option<CommKey>,
+        slot: u32,
+    ) -> impl Iterator<Item = &PendingCopy> {
         let copies = self.table.iter().flat_map(|contents| &contents.copies);
-        copies.filter(move |it| (it.known.over, it.slot) == (Some(comm), slot))
+        copies.filter(move |it| (it.known.over, it.slot) == (over, slot))
     }
 
     /// How many bits of a tag on the wire are not the user's.

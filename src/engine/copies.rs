@@ -1,9 +1,8 @@
 //! The copies of states that a process keeps: its own, and what it keeps for others. They become
-//! valid with the commit of a block, in the order in which they were protected.
+//! valid with the commit of a block.
 //!
-//! A block that is decided before an older one which carries the same state leaves its copies to
-//! `later`, so that on all ranks the same one is the last, and a copy is never changed that is not
-//! the one before.
+//! Where several blocks carry one state, the copy that was protected last counts, in whichever
+//! order they are decided: one that is decided later is forgotten. So all ranks have the same one.
 
 use alloc::{boxed::Box, rc::Rc, vec::Vec};
 use core::mem;
@@ -34,8 +33,6 @@ pub(crate) struct Slot {
     pub(crate) kept_version: u64,
     /// The state of the rank whose partner we are, or our parities of the group's states.
     pub(crate) kept: Option<AnyBuffer>,
-    /// Copies of committed blocks that are valid once an older block is decided.
-    pub(crate) later: Vec<PendingCopy>,
     /// Buffers of the generation before, to be used again.
     pub(crate) idle: Vec<AnyBuffer>,
 }
@@ -43,7 +40,7 @@ pub(crate) struct Slot {
 /// What is known of a copy.
 #[derive(Clone, Default)]
 pub(crate) struct Known {
-    /// Number of commits that carried the state; 0 as long as we have nothing.
+    /// Greater for each copy than for those before; 0 as long as we have nothing.
     pub(crate) version: u64,
     /// The communicator of the last one, whose ranks are each other's partners.
     pub(crate) over: Option<CommKey>,
@@ -65,6 +62,8 @@ pub(crate) struct PendingCopy {
     pub(crate) slot: u32,
     /// What is known of it from the commit on.
     pub(crate) known: Known,
+    /// It is a restored one.
+    pub(crate) is_restored: bool,
     /// Our own state, unless it stays what it is.
     pub(crate) own: Option<Content>,
     pub(crate) kept: Kept,
@@ -127,44 +126,42 @@ impl Copies {
         &mut self.slots[at]
     }
 
-    /// Makes what a block carried valid, or forgets it. `records` are those of the block;
-    /// `is_awaited` is true for a copy of a state that an older block carries as well.
+    /// Makes what a block carried valid, or forgets it. `records` are those of the block, and
+    /// `whole` is true when a rebuild of its communicator can bring the states back.
     pub(super) fn settle(
         &mut self,
         pending: Vec<PendingCopy>,
         records: &mut Records,
+        whole: bool,
         committed: bool,
-        is_awaited: impl Fn(&PendingCopy) -> bool,
     ) {
         for mut copy in pending {
             let slot = self.slot(copy.slot);
             let room = IDLE + if let Kept::Made(made) = &copy.kept { made.buffers() } else { 0 };
+            let counts = committed && !slot.has_newer(&copy);
             let mut take = |index: usize| records[index].take_any();
             if let Kept::Made(made) = copy.kept {
-                let made = committed.then(|| made.make(&mut take, &mut slot.idle));
+                let made = counts.then(|| made.make(&mut take, &mut slot.idle));
                 copy.kept = Kept::New(Content::whole(Held::Here(made.flatten())));
             }
             copy.fetch(&mut take);
-            if committed {
-                slot.later.push(copy);
+            if counts {
+                copy.known.whole = whole;
+                slot.install(copy);
             } else {
                 slot.idle.extend(copy.into_contents().flat_map(Content::into_buffers));
             }
-            slot.make_valid(&is_awaited);
             slot.idle.truncate(room);
         }
     }
 }
 
 impl Slot {
-    /// Makes those copies of committed blocks valid that need not wait for an older block.
-    fn make_valid(&mut self, is_awaited: impl Fn(&PendingCopy) -> bool) {
-        while let Some(at) = (0..self.later.len()).min_by_key(|at| self.later[*at].known.version)
-            && (!is_awaited(&self.later[at]) || planted!(CountTheOlder))
-        {
-            let copy = self.later.remove(at);
-            self.install(copy);
-        }
+    /// True when what was protected after this copy is valid already.
+    pub(super) fn has_newer(&self, copy: &PendingCopy) -> bool {
+        self.known.over == copy.known.over
+            && self.known.version > copy.known.version
+            && !planted!(CountTheOlder)
     }
 
     fn install(&mut self, copy: PendingCopy) {
@@ -193,6 +190,15 @@ impl PendingCopy {
         }
     }
 
+    /// The version of the copy that what has come from others changes, if it does.
+    pub(super) fn base(&self, records: &Records) -> Option<u64> {
+        let Kept::New(Content { header: Some((_, Held::Request(index))), .. }) = &self.kept else {
+            return None;
+        };
+        let header = records[*index].buffer()?;
+        Pages::base(header.as_any().downcast_ref::<Vec<u64>>()?)
+    }
+
     fn into_contents(self) -> impl Iterator<Item = Content> {
         let kept = if let Kept::New(kept) = self.kept { Some(kept) } else { None };
         self.own.into_iter().chain(kept)
@@ -217,6 +223,17 @@ impl Content {
         Self { buffer, header: None }
     }
 
+    /// The state, if it is here.
+    pub(crate) const fn here(&self) -> Option<&AnyBuffer> {
+        if let Held::Here(Some(buffer)) = &self.buffer { Some(buffer) } else { None }
+    }
+
+    /// The version that it changes, if it is here and does.
+    fn base(&self) -> Option<u64> {
+        let Some((_, Held::Here(Some(header)))) = &self.header else { return None };
+        Pages::base(header.as_any().downcast_ref::<Vec<u64>>()?)
+    }
+
     fn into_buffers(self) -> impl Iterator<Item = AnyBuffer> {
         let header = self.header.map(|(_, header)| header);
         [Some(self.buffer), header].into_iter().flatten().filter_map(Held::into_buffer)
@@ -225,33 +242,33 @@ impl Content {
     /// Takes the place of a state, or changes it, which had this version. What was made of another
     /// version leaves nothing. What is not needed any more goes to `idle`.
     fn install(self, state: &mut Option<AnyBuffer>, version: u64, idle: &mut Vec<AnyBuffer>) {
-        let buffer = self.buffer.into_buffer();
-        let Some((pages, header)) = self.header else {
-            return idle.extend(mem::replace(state, buffer));
+        let Some(base) = self.base() else {
+            let mut buffers = self.into_buffers();
+            idle.extend(mem::replace(state, buffers.next()));
+            return idle.extend(buffers);
         };
-        let header = header.into_buffer().and_then(AnyBuffer::into_vec).unwrap_or_default();
-        if let Some(base) = Pages::base(&header) {
-            let (before, changed) = (state.as_mut().filter(|_| base == version), buffer.as_ref());
-            let both = before.zip(changed);
-            let is_made = both.is_some_and(|(state, it)| patch(state, (pages, &header), it));
-            idle.extend(if is_made { None } else { state.take() });
-            idle.extend(buffer);
-        } else {
-            idle.extend(mem::replace(state, buffer));
+        let is_made = base == version
+            && state.as_mut().zip(self.here()).is_some_and(|(it, changed)| self.patch(it, changed));
+        if !is_made {
+            tracing::error!(target: "fampi::copies", base, version, "a copy is lost");
+            idle.extend(state.take());
         }
-        idle.push(AnyBuffer::of(header));
+        idle.extend(self.into_buffers());
     }
-}
 
-/// Overwrites the pages of a state that have changed; false where they do not fit.
-fn patch(state: &mut AnyBuffer, (pages, header): (Pages, &[u64]), changed: &AnyBuffer) -> bool {
-    let mut at = 0;
-    state.elements() == pages.elements()
-        && pages.ranges(header).all(|range| {
-            let from = at;
-            at += range.len();
-            state.patch(range, changed, from)
-        })
+    /// Overwrites the pages of a state that have changed; false where they do not fit.
+    fn patch(&self, state: &mut AnyBuffer, changed: &AnyBuffer) -> bool {
+        let Some((pages, Held::Here(Some(AnyBuffer::U64(header))))) = &self.header else {
+            return false;
+        };
+        let mut at = 0;
+        state.elements() == pages.elements()
+            && pages.ranges(header).all(|range| {
+                let from = at;
+                at += range.len();
+                state.patch(range, changed, from)
+            })
+    }
 }
 
 #[cfg(test)]

@@ -26,9 +26,9 @@ pub enum Redundancy {
     /// costs a copy in memory and no message; a rank that dies takes its state with it.
     Own,
     /// At a partner: survives the loss of either. Costs a message of the state's size, and the
-    /// memory of two more. Of a state of 64 KiB or more, which always has the same length, only
-    /// those pages of 4 KiB are sent that have changed since the last valid copy, as long as these
-    /// are no more than a quarter of it.
+    /// memory of two more. Of 64 KiB of numbers or more, which always have the same length, only
+    /// those pages of 4 KiB are sent that have changed since the last valid copy, unless more than
+    /// a quarter of them seem to have, or another block that is not decided carries the state, too.
     ///
     /// Partners are on different nodes, unless one node has more than half of the ranks. The
     /// partner is half of the ranks further on where that does, or where nodes are unknown.

@@ -123,17 +123,17 @@ impl Engine {
         &mut self,
         key: BlockKey,
         copy: &mut PendingCopy,
-        own: AnyBuffer,
         is_known: bool,
     ) -> Result<(), Error> {
         let number = copy.slot;
         let comm = self.block(key).comm;
         let Some(group) = self.group(comm, copy.known.redundancy, &copy.known.keepers) else {
-            copy.own = Some(Content::whole(Held::Here(Some(own))));
             return Ok(());
         };
         let Group { at, stripes, .. } = group;
-        let (_, bytes) = own.bytes().ok_or(Error::NotNumbers { slot: number })?;
+        let own = copy.own.as_ref().and_then(Content::here);
+        let bytes = own.and_then(AnyBuffer::bytes);
+        let (_, bytes) = bytes.ok_or(Error::NotNumbers { slot: number })?;
         if !is_known {
             copy.known.lengths = self.tell_lengths(key, number, &group, bytes.len() as u64)?;
         }
@@ -167,7 +167,6 @@ impl Engine {
         }
         copy.known.kept_elements = Some(stripes.losses * chunk_bytes);
         copy.kept = Kept::Made(Box::new(parities));
-        copy.own = Some(Content::whole(Held::Here(Some(own))));
         Ok(())
     }
 
@@ -215,7 +214,8 @@ impl Engine {
         };
         let groups = |keepers: &Keepers| keepers.groups(found.redundancy);
         if groups(&found.now) != groups(&found.before) {
-            self.encode(key, &mut copy, AnyBuffer::of(state.clone()), false)?;
+            copy.own = Some(Content::whole(Held::Here(Some(AnyBuffer::of(state.clone())))));
+            self.encode(key, &mut copy, false)?;
         }
         self.contents_mut(key).copies.push(copy);
         Ok(state)

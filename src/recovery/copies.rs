@@ -22,7 +22,7 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::{idle::blank, outgoing::Outgoing};
+use super::{idle::blank, outgoing::outgoing};
 
 use crate::{
     engine::{
@@ -84,10 +84,12 @@ impl Engine {
         let by_pages = is_known && redundancy == Redundancy::Partner;
         let pages = if by_pages { self.pages::<T>(own_elements) } else { None };
         let slot = self.job.copies.slot(number);
-        let own = Outgoing::of(slot, state, own_elements, pages.map(|pages| (pages, is_valid)));
-        let (over, whole) = self.over(key);
+        let own = outgoing(slot, state, own_elements, pages.map(|pages| (pages, is_valid)));
         let (kept_elements, lengths) =
             if is_known { (last.kept_elements, last.lengths) } else { (None, Vec::new()) };
+        let over = Some(comm);
+        // Whether a rebuild can bring it back is known with the verdict.
+        let whole = false;
         let known = Known {
             version,
             over,
@@ -98,11 +100,12 @@ impl Engine {
             kept_elements,
             lengths,
         };
-        let mut copy = PendingCopy { slot: number, known, own: None, kept: Kept::Nothing };
+        let (own, kept) = (Some(own), Kept::Nothing);
+        let mut copy = PendingCopy { slot: number, known, is_restored: false, own, kept };
         match redundancy {
-            Redundancy::Own => copy.own = Some(own.here()),
-            Redundancy::Partner => self.copy_to_partner::<T>(key, &mut copy, own)?,
-            Redundancy::Group { .. } => self.encode(key, &mut copy, own.buffer, is_known)?,
+            Redundancy::Own => {}
+            Redundancy::Partner => self.copy_to_partner::<T>(key, &mut copy)?,
+            Redundancy::Group { .. } => self.encode(key, &mut copy, is_known)?,
         }
         if !is_last {
             self.contents_mut(key).copies.push(copy);
@@ -116,16 +119,11 @@ impl Engine {
         &mut self,
         key: BlockKey,
         copy: &mut PendingCopy,
-        own: Outgoing,
     ) -> Result<(), Error> {
-        let number = copy.slot;
-        let comm = self.block(key).comm;
+        let (number, comm) = (copy.slot, self.block(key).comm);
         let (me, keepers) = (self.comm(comm).me, &copy.known.keepers);
         let (partner, ward) = (self.partner(me, comm, keepers), self.ward(me, comm, keepers));
-        let (Some(partner), Some(ward)) = (partner, ward) else {
-            copy.own = Some(own.here());
-            return Ok(());
-        };
+        let (Some(partner), Some(ward)) = (partner, ward) else { return Ok(()) };
         let (kept, mine) = (copy.known.kept_elements, copy.known.own_elements);
         let elements = match kept {
             Some(elements) => elements,
@@ -134,48 +132,50 @@ impl Engine {
         let pages = kept.and_then(|elements| self.pages::<T>(elements));
         let idle = &mut self.job.copies.slot(number).idle;
         let header = pages.map(|pages| (pages, blank::<u64>(idle, pages.words())));
-        let kept = blank::<T>(idle, elements);
-        copy.known.kept_elements = Some(elements);
+        let buffer = AnyBuffer::of(blank::<T>(idle, elements));
         let header = header.map(|(pages, header)| {
             let header = self.receive_copy(key, HOME + 2 * number, ward, AnyBuffer::of(header));
             (pages, Held::Request(header))
         });
-        let kept = self.receive_copy(key, 2 * number, ward, AnyBuffer::of(kept));
-        copy.kept = Kept::New(Content { buffer: Held::Request(kept), header });
-        let header = own.header.map(|(pages, header)| {
-            let header = self.send_copy(key, HOME + 2 * number, partner, AnyBuffer::of(header));
-            (pages, Held::Request(header))
+        let buffer = Held::Request(self.receive_copy(key, 2 * number, ward, buffer));
+        copy.known.kept_elements = Some(elements);
+        copy.kept = Kept::New(Content { buffer, header });
+        copy.own = copy.own.take().map(|Content { buffer, header }| Content {
+            header: header
+                .map(|(pages, it)| (pages, self.send_held(key, HOME + 2 * number, partner, it))),
+            buffer: self.send_held(key, 2 * number, partner, buffer),
         });
-        let own = self.send_copy(key, 2 * number, partner, own.buffer);
-        copy.own = Some(Content { buffer: Held::Request(own), header });
         Ok(())
+    }
+
+    /// Sends what is here.
+    fn send_held(&mut self, key: BlockKey, offset: u32, to: Rank, held: Held) -> Held {
+        match held {
+            Held::Here(Some(buffer)) => Held::Request(self.send_copy(key, offset, to, buffer)),
+            other => other,
+        }
     }
 
     /// The pages by which a state of this length goes to a partner, if it has the length that it
     /// had.
     fn pages<T: Element>(&self, elements: usize) -> Option<Pages> {
-        let is_numbers = same_bits::<T>(&[], &[]).is_some();
-        let pages = || Pages::of(elements, size_of::<T>(), self.job.page_bytes);
-        if is_numbers { pages() } else { None }
+        same_bits::<T>(&[], &[])?;
+        Pages::of(elements, size_of::<T>(), self.job.page_bytes)
     }
 
-    /// What is known of the last copy of a state that a block of a communicator carries, or of
-    /// the valid one; true if it is that.
+    /// What is known of the copy of a state that was protected last on a communicator, or anywhere
+    /// if none was; true if that one is valid.
     fn last_copy(&mut self, comm: CommKey, number: u32) -> (Known, bool) {
-        let slot = self.job.copies.slot(number);
-        let carried = self.blocks.carried(comm, number).chain(&slot.later);
+        let valid = &self.job.copies.slot(number).known;
+        let valid_version = if valid.over == Some(comm) { valid.version } else { 0 };
+        let carried = self.blocks.carried(Some(comm), number);
         let newest = carried.max_by_key(|copy| copy.known.version);
-        (
-            newest.map_or(&slot.known, |copy| &copy.known).clone(),
-            newest.is_none() || planted!(ChangeThePending),
-        )
-    }
-
-    /// The communicator of a block; true when a rebuild of it can bring states back.
-    pub(super) fn over(&self, key: BlockKey) -> (Option<CommKey>, bool) {
-        let over = self.block(key).comm;
-        // A program that owns its MPI rebuilds each of its communicators.
-        (Some(over), self.job.roster.origins.is_empty() || self.comm(over).is_world())
+        let Some(newest) = newest.filter(|copy| copy.known.version > valid_version) else {
+            return (valid.clone(), true);
+        };
+        // What is protected after a restore may have another length than it had.
+        let over = newest.known.over.filter(|_| !newest.is_restored);
+        (Known { over, ..newest.known.clone() }, planted!(ChangeThePending))
     }
 
     /// The error that a report names and that is therefore every living rank's: a state that

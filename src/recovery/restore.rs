@@ -82,8 +82,12 @@ impl Found {
     /// True for a rank that has no state of this version, or not its part of the group's code.
     pub(super) fn lacks(&self, rank: Rank) -> bool {
         let Has { version, kept_version, .. } = *self.of(rank);
-        let is_coded = matches!(self.redundancy, Redundancy::Group { .. });
-        version != self.version || is_coded && kept_version != self.version
+        match self.redundancy {
+            // Who has one has the last: that others number it otherwise is of no importance.
+            Redundancy::Own => version == 0,
+            Redundancy::Partner => version != self.version,
+            Redundancy::Group { .. } => [version, kept_version] != [self.version; 2],
+        }
     }
 }
 
@@ -96,22 +100,11 @@ impl Engine {
         found: &Found,
         own_elements: usize,
     ) -> PendingCopy {
-        let Known { kept_elements, ref lengths, .. } = self.job.copies.slot(slot).known;
-        let lengths = lengths.clone();
+        let over = Some(self.block(key).comm);
         let Found { version, redundancy, .. } = *found;
-        let keepers = found.now.clone();
-        let (over, whole) = self.over(key);
-        let known = Known {
-            version,
-            over,
-            whole,
-            keepers,
-            redundancy,
-            own_elements,
-            kept_elements,
-            lengths,
-        };
-        PendingCopy { slot, known, own: None, kept: Kept::Unchanged }
+        let (keepers, before) = (found.now.clone(), self.job.copies.slot(slot).known.clone());
+        let known = Known { version, over, keepers, redundancy, own_elements, ..before };
+        PendingCopy { slot, known, is_restored: true, own: None, kept: Kept::Unchanged }
     }
 
     /// Brings a state back after a rebuild: every rank calls it, in the same order. The returned

@@ -1,7 +1,7 @@
 //! States of which a copy is what has changed in them: whoever dies, and in whichever order blocks
 //! are decided that carry one state, it is that of a run without deaths.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use fampi::{
     BlockOptions, Error, Flow, Redundancy, Timeout, Tried, World,
@@ -110,16 +110,47 @@ fn of_blocks_that_carry_one_state_the_newest_counts_in_whichever_order_they_are_
 #[test]
 fn a_state_is_sent_alike_whether_a_rank_knows_the_copy_before_to_be_valid_or_not() {
     for redundancy in [Redundancy::Partner, GROUP] {
-        for (ranks, seed) in (2..6).flat_map(|ranks| (0..20).map(move |seed| (ranks, seed))) {
-            let job = Simulation::new(ranks).page_bytes(PAGE).seed(seed);
+        for (ranks, seed) in (2..7).flat_map(|ranks| (0..80).map(move |seed| (ranks, seed))) {
+            // Some ranks know a verdict long before others do.
+            let latency =
+                Duration::from_micros(1)..=Duration::from_micros([20, 400][seed as usize / 2 % 2]);
+            let job = Simulation::new(ranks).page_bytes(PAGE).seed(seed).latency(latency);
+            // With 30 numbers only some of the ranks have sixteen pages.
+            let numbers = [NUMBERS, 30][seed as usize % 2];
             let report = job.run_world(move |world| {
-                let world = changed::in_a_row(world, NUMBERS, redundancy, die_as(1))?;
+                let world = changed::in_a_row(world, numbers, redundancy, die_as(1))?;
                 world.finalize();
                 Ok(())
             });
             all_went_well(report, &format!("{redundancy:?} {ranks} {seed}"));
         }
     }
+}
+
+#[test]
+fn a_death_amid_blocks_that_carry_a_state_loses_none() {
+    let mut steps = BTreeMap::new();
+    let latency = Duration::from_micros(1)..=Duration::from_micros(400);
+    for ranks in 2..5 {
+        for effect in 5..50 {
+            for seed in 0..20 {
+                let job = Simulation::new(ranks).page_bytes(PAGE).seed(seed);
+                let job = job.latency(latency.clone()).crash(Crash::before_effect(1, effect));
+                let report = job.run_world(move |world| {
+                    let (world, step) = changed::cut_short(world, NUMBERS, Redundancy::Partner)?;
+                    world.finalize();
+                    Ok(step)
+                });
+                let text = format!("{ranks} {effect} {seed}: {report}");
+                let results: Vec<Result<_, Error>> = report.expect_orderly();
+                assert!(results.windows(2).all(|two| two[0] == two[1]), "{results:?} {text}");
+                let step = results[0].clone().unwrap_or_else(|error| panic!("{error}: {text}"));
+                *steps.entry(step).or_insert(0) += 1;
+            }
+        }
+    }
+    // None, and each step but one that changes nothing.
+    assert_eq!(steps.len(), 7, "{steps:?}");
 }
 
 fn die_as(rank: u32) -> impl Fn(u32) {

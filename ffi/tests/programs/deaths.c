@@ -130,13 +130,20 @@ static void protect(MPI_Comm world)
   MPI_Comm_rank(world, &me);
   for (i = 0; i < LONG; i++) of_rank[i] = me * LONG + i;
   me += 100;
-  /* The second time what has changed in the long one is sent. */
-  for (round = 0; round < 2; round++) {
-    of_rank[7] = of_rank[LONG - 1] = -me - round;
+  /* What has changed in the long one is sent. The second block is aborted. */
+  for (round = -1; round < 2; round++) {
+    of_rank[7] = of_rank[LONG - 1] = -me - (round == 0 ? 77 : round);
     OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
     OK(FAMPI_Protect(block, 3, &me, 1, MPI_INT));
+    if (round == 0) of_rank[5000] = 0;
     OK(FAMPI_Protect(block, 4, of_rank, LONG, MPI_INT));
-    OK(commit(&block, 0, NULL));
+    if (round == 0) {
+      OK(FAMPI_Request_raise_error(block, 1007));
+      EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
+      of_rank[5000] = (me - 100) * LONG + 5000;
+    } else {
+      OK(commit(&block, 0, NULL));
+    }
     MPI_Request_free(&block);
   }
 }

@@ -65,7 +65,7 @@ fampi_planted::bugs! {
     LeaveOutAPage,
     /// What is sent of a state is what has changed since a copy that is not valid yet.
     ChangeThePending,
-    /// A copy of a block is valid before that of an older one which is decided later.
+    /// A copy takes the place of one that was protected after it, as its block is decided later.
     CountTheOlder,
     /// A restore asks those who are to keep a copy from now on, not those who have kept it.
     AskThePresentKeepers,

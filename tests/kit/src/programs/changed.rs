@@ -96,47 +96,84 @@ fn restored(world: World, numbers: u64, steps: u64) -> Result<World, Error> {
     }
 }
 
-/// The world after the death of a rank.
-fn rebuilt(world: &World) -> Result<World, Error> {
-    let ended = world.start(Level::Global)?.finish(Timeout::Never).wait()?;
-    assert!(!ended.is_committed());
-    drop(ended);
+/// The world after the death of the rank that `die` ends, once all others know what it has decided.
+fn rebuilt(world: &World, die: impl Fn(u32)) -> Result<World, Error> {
+    while world.start(Level::Global)?.finish(Timeout::Never).wait()?.is_committed() {
+        die(world.origin());
+    }
     world.rebuild(Placement::SameRanks)
 }
 
+/// The last step of what follows.
+const LAST: u64 = 6;
+
 /// Each of several blocks carries a state; a rank waits for the one before, or not, when it
-/// protects the next. Then `die` ends a rank.
+/// protects the next and votes for it.
+fn carry_in_a_row(world: &World, numbers: u64, redundancy: Redundancy) -> Result<(), Error> {
+    let me = world.origin();
+    let mut before = None;
+    let wait = |before: &mut Option<Pending>| -> Result<(), Error> {
+        let ended = before.take().map(Pending::wait).transpose()?;
+        if ended.is_none_or(|it| it.is_committed()) { Ok(()) } else { Err(Error::NotCommitted) }
+    };
+    for step in 0..=LAST {
+        let waits = (step + u64::from(me)).is_multiple_of(2);
+        if waits {
+            wait(&mut before)?;
+        }
+        let mut block = world.start(Level::Global)?;
+        protect(&mut block, redundancy, &state(numbers, me, step))?;
+        let pending = block.finish(Timeout::Never);
+        if !waits {
+            wait(&mut before)?;
+        }
+        before = Some(pending);
+    }
+    wait(&mut before)
+}
+
+/// Several blocks in a row carry a state, of which ranks know at different times whether the one
+/// before is committed. Then `die` ends a rank, and all go on with the last one.
 pub fn in_a_row(
     mut world: World,
     numbers: u64,
     redundancy: Redundancy,
     die: impl Fn(u32),
 ) -> Result<World, Error> {
-    const LAST: u64 = 6;
-    let me = world.origin();
     if !world.is_replacement() {
-        let mut before = None;
-        let wait = |before: &mut Option<Pending>| -> Result<(), Error> {
-            let ended = before.take().map(Pending::wait).transpose()?;
-            if ended.is_none_or(|it| it.is_committed()) { Ok(()) } else { Err(Error::NotCommitted) }
-        };
-        for step in 0..=LAST {
-            let waits = (step + u64::from(me)).is_multiple_of(2);
-            if waits {
-                wait(&mut before)?;
-            }
-            let mut block = world.start(Level::Global)?;
-            protect(&mut block, redundancy, &state(numbers, me, step))?;
-            if !waits {
-                wait(&mut before)?;
-            }
-            before = Some(block.finish(Timeout::Never));
-        }
-        wait(&mut before)?;
-        die(me);
-        world = rebuilt(&world)?;
+        carry_in_a_row(&world, numbers, redundancy)?;
+        world = rebuilt(&world, die)?;
     }
     restored(world, numbers, LAST)
+}
+
+/// The same, where a rank may die at any moment: which step all go on with, if any was committed.
+pub fn cut_short(
+    mut world: World,
+    numbers: u64,
+    redundancy: Redundancy,
+) -> Result<(World, Option<u64>), Error> {
+    if !world.is_replacement() {
+        if carry_in_a_row(&world, numbers, redundancy).is_ok() {
+            return Ok((world, Some(LAST)));
+        }
+        world = world.rebuild(Placement::SameRanks)?;
+    }
+    let me = world.origin();
+    match world.try_block(BLOCK, |block| block.restore::<f64>(SLOT))? {
+        Tried::Committed(found, _) => {
+            let is_right = |step: &u64| check(numbers, (me, *step), &found).is_ok();
+            let step = (0..=LAST).find(is_right).ok_or(Error::NotCommitted)?;
+            Ok((world, Some(step)))
+        }
+        Tried::Faulty(finished, _) => match finished.agreed_error() {
+            Some(Error::NothingProtected) => {
+                drop(finished);
+                Ok((world, None))
+            }
+            other => Err(other.unwrap_or(Error::NotCommitted)),
+        },
+    }
 }
 
 /// Which of two blocks the ranks end first.
@@ -191,8 +228,7 @@ pub fn two_at_once(
             let tried = world.try_block(BLOCK, |block| protect(block, redundancy, &now(8)))?;
             assert!(matches!(tried, Tried::Committed(..)));
         }
-        die(me);
-        world = rebuilt(&world)?;
+        world = rebuilt(&world, die)?;
     }
     restored(world, numbers, if third { 8 } else { 7 })
 }
