@@ -20,7 +20,7 @@ use crate::{
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Bases {
     Here,
-    /// They will be, if an older block is committed.
+    /// They will be, if another block is committed.
     Awaited,
     Lost,
 }
@@ -322,7 +322,7 @@ impl Engine {
             };
             if !self.job.copies.slots.iter().any(is_here) {
                 let mut others = self.blocks.carried(copy.known.over, copy.slot);
-                let is_awaited = others.any(|it| it.known.version < copy.known.version);
+                let is_awaited = others.any(|it| it.known.version == base);
                 all = if is_awaited && all != Bases::Lost { Bases::Awaited } else { Bases::Lost };
             }
         }

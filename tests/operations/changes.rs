@@ -137,7 +137,8 @@ fn a_death_amid_blocks_that_carry_a_state_loses_none() {
                 let job = Simulation::new(ranks).page_bytes(PAGE).seed(seed);
                 let job = job.latency(latency.clone()).crash(Crash::before_effect(1, effect));
                 let report = job.run_world(move |world| {
-                    let (world, step) = changed::cut_short(world, NUMBERS, Redundancy::Partner)?;
+                    let state = (NUMBERS, seed % 2 == 1);
+                    let (world, step) = changed::cut_short(world, state, Redundancy::Partner)?;
                     world.finalize();
                     Ok(step)
                 });

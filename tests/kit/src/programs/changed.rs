@@ -108,9 +108,18 @@ fn rebuilt(world: &World, die: impl Fn(u32)) -> Result<World, Error> {
 const LAST: u64 = 6;
 
 /// Each of several blocks carries a state; a rank waits for the one before, or not, when it
-/// protects the next and votes for it.
-fn carry_in_a_row(world: &World, numbers: u64, redundancy: Redundancy) -> Result<(), Error> {
+/// protects the next and votes for it. If `around` is true, another block that carries it is open
+/// all the time.
+fn carry_in_a_row(
+    world: &World,
+    (numbers, around): (u64, bool),
+    redundancy: Redundancy,
+) -> Result<(), Error> {
     let me = world.origin();
+    let mut open = around.then(|| world.start(Level::Global)).transpose()?;
+    if let Some(open) = &mut open {
+        protect(open, redundancy, &state(numbers, me, LAST + 1))?;
+    }
     let mut before = None;
     let wait = |before: &mut Option<Pending>| -> Result<(), Error> {
         let ended = before.take().map(Pending::wait).transpose()?;
@@ -129,7 +138,8 @@ fn carry_in_a_row(world: &World, numbers: u64, redundancy: Redundancy) -> Result
         }
         before = Some(pending);
     }
-    wait(&mut before)
+    wait(&mut before)?;
+    wait(&mut open.map(|open| open.finish(Timeout::Never)))
 }
 
 /// Several blocks in a row carry a state, of which ranks know at different times whether the one
@@ -141,7 +151,7 @@ pub fn in_a_row(
     die: impl Fn(u32),
 ) -> Result<World, Error> {
     if !world.is_replacement() {
-        carry_in_a_row(&world, numbers, redundancy)?;
+        carry_in_a_row(&world, (numbers, false), redundancy)?;
         world = rebuilt(&world, die)?;
     }
     restored(world, numbers, LAST)
@@ -150,11 +160,11 @@ pub fn in_a_row(
 /// The same, where a rank may die at any moment: which step all go on with, if any was committed.
 pub fn cut_short(
     mut world: World,
-    numbers: u64,
+    (numbers, around): (u64, bool),
     redundancy: Redundancy,
 ) -> Result<(World, Option<u64>), Error> {
     if !world.is_replacement() {
-        if carry_in_a_row(&world, numbers, redundancy).is_ok() {
+        if carry_in_a_row(&world, (numbers, around), redundancy).is_ok() {
             return Ok((world, Some(LAST)));
         }
         world = world.rebuild(Placement::SameRanks)?;
