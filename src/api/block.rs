@@ -197,7 +197,9 @@ impl TryBlock {
     /// Protects a state of this rank: it goes to where the block keeps states
     /// ([`Self::set_redundancy`]), and is valid with this block's commit, on all ranks or on none.
     /// Every rank calls it, in a global block of the world, or of a communicator shrunk from it,
-    /// with the same number and, on one communicator, always the same length of its own.
+    /// with the same number and, on one communicator, always the same length of its own. Where
+    /// several blocks are open at once, all ranks protect a state in them in the same order, and
+    /// the last of those that commit counts.
     ///
     /// Waits, the first time on a communicator, for the lengths of others, without a limit; a death
     /// or a rank that leaves the block ends it.

@@ -196,7 +196,9 @@ impl Filing {
     /// The newest sets of which what this rank answers for is whole: its own part, and, of those
     /// of another number of ranks, if `resizes` is true, each so manieth, where all parts are here.
     fn offers(&mut self, (rank, ranks): (u32, u32), resizes: bool) -> Vec<Offer> {
-        let parts = self.parts().unwrap_or_default();
+        let mut parts = self.parts().unwrap_or_default();
+        let order = |part: &Part| (part.set, part.ranks, part.rank);
+        parts.sort_unstable_by_key(order);
         let mut offers: Vec<Offer> = parts.iter().map(|part| (part.set, part.ranks)).collect();
         offers.sort_unstable_by_key(|offer| core::cmp::Reverse(*offer));
         offers.dedup();
@@ -207,7 +209,7 @@ impl Filing {
             }
             let mine = (rank..before).step_by(ranks as usize);
             resizes
-                && parts_of_it.all(|part| parts.contains(&part))
+                && parts_of_it.all(|part| parts.binary_search_by_key(&order(&part), order).is_ok())
                 && mine
                     .map(|rank| Part { set, rank, ranks: before })
                     .all(|it| self.load(it).is_some())
@@ -283,10 +285,22 @@ impl Filing {
     }
 
     /// The block is committed in which all ranks, or not all, have saved this.
-    pub(super) fn settle(&mut self, protected: u64, complete: bool, now: Duration) {
+    pub(super) fn settle(
+        &mut self,
+        (rank, ranks): (u32, u32),
+        protected: u64,
+        complete: bool,
+        now: Duration,
+    ) {
         (self.saved, self.since) = (protected, Some(now));
         let set = Set { launch: self.launch, protected };
-        if complete && let Err(error) = self.remove_before(set) {
+        let removed = if complete {
+            self.remove_before(set)
+        } else {
+            // Some could not save theirs: this part is of no use, and would hide older ones.
+            self.checkpoints.archive.remove(&Part { set, rank, ranks }.name())
+        };
+        if let Err(error) = removed {
             self.complain("removed", &error);
         }
     }

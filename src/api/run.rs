@@ -403,7 +403,7 @@ impl Run<'_> {
         let now = self.comm.engine().borrow().platform.now();
         Ok(match tried {
             Tried::Committed(complete, _) => {
-                filing.settle(protected, complete, now);
+                filing.settle(self.part(), protected, complete, now);
                 self.filing = Some(filing);
                 Ran::On
             }

@@ -72,7 +72,7 @@ pub trait State {
     ///
     /// As [`Self::protect`].
     fn resize(&mut self, _block: &mut TryBlock, _saved: &mut Saved<'_>) -> Result<(), Error> {
-        Ok(())
+        Err(Error::NothingProtected)
     }
 
     /// Called after a shrink and [`Self::restore`], on all ranks, to take over what

@@ -40,7 +40,8 @@ pub(crate) struct Slot {
 /// What is known of a copy.
 #[derive(Clone, Default)]
 pub(crate) struct Known {
-    /// Greater for each copy than for those before; 0 as long as we have nothing.
+    /// Greater for each copy over a communicator than for those before, and the same on all its
+    /// ranks; 0 as long as we have nothing.
     pub(crate) version: u64,
     /// The communicator of the last one, whose ranks are each other's partners.
     pub(crate) over: Option<CommKey>,

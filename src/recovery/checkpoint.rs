@@ -55,7 +55,8 @@ impl Part {
         let &["fampi", launch, steps, rank, "of", ranks] = &*words else { return None };
         let steps: u64 = steps.parse().ok()?;
         let set = Set { launch: launch.parse().ok()?, protected: steps.checked_add(1)? };
-        Some(Self { set, rank: rank.parse().ok()?, ranks: ranks.parse().ok()? })
+        let part = Self { set, rank: rank.parse().ok()?, ranks: ranks.parse().ok()? };
+        (part.rank < part.ranks).then_some(part)
     }
 
     fn words(self) -> [u64; 4] {
@@ -140,7 +141,13 @@ mod tests {
     fn a_name_tells_the_part() {
         assert_eq!(PART.name(), "fampi-000003-0000000040-2-of-4.ckpt");
         assert_eq!(Part::named(&PART.name()), Some(PART));
-        for other in ["", "fampi.ckpt", "fampi-1-2-3-of-4.ckpt.part", "fampi-1-x-3-of-4.ckpt"] {
+        for other in [
+            "",
+            "fampi.ckpt",
+            "fampi-1-2-3-of-4.ckpt.part",
+            "fampi-1-x-3-of-4.ckpt",
+            "fampi-1-2-0-of-0.ckpt",
+        ] {
             assert_eq!(Part::named(other), None);
         }
         let newer = Set { launch: 4, protected: 2 };

@@ -66,13 +66,10 @@ impl Engine {
     ) -> Result<(), Error> {
         let comm = self.block(key).comm;
         let Contents { redundancy, .. } = *self.contents(key);
-        let commits = self.block(key).scope.0;
         // Others may take the step for one that is followed by others, and wait for a copy; it does
         // not count, and the state may have been taken out already.
         let is_last = self.block(key).proviso == Some(FaultCode::NotAllDone);
-        let partnership = self.partnership();
-        let (last, is_valid) = self.last_copy(comm, number);
-        let version = partnership.next_version(last.version, commits);
+        let (last, is_valid, version) = self.last_copy(key, number);
         // Lengths count once a copy has made them known on all sides.
         let again = (last.over, last.redundancy) == (Some(comm), redundancy);
         let is_known = again && length == Length::Fixed;
@@ -164,18 +161,24 @@ impl Engine {
     }
 
     /// What is known of the copy of a state that was protected last on a communicator, or anywhere
-    /// if none was; true if that one is valid.
-    fn last_copy(&mut self, comm: CommKey, number: u32) -> (Known, bool) {
+    /// if none was; true if that one is valid; the version of the next one.
+    ///
+    /// The first on a communicator has the number of its block, which all ranks know: replacements
+    /// may begin anew beside survivors that have had copies.
+    fn last_copy(&mut self, key: BlockKey, number: u32) -> (Known, bool, u64) {
+        let (comm, first) = (self.block(key).comm, self.block(key).scope.0 + 1);
         let valid = &self.job.copies.slot(number).known;
         let valid_version = if valid.over == Some(comm) { valid.version } else { 0 };
         let carried = self.blocks.carried(Some(comm), number);
         let newest = carried.max_by_key(|copy| copy.known.version);
         let Some(newest) = newest.filter(|copy| copy.known.version > valid_version) else {
-            return (valid.clone(), true);
+            let next = if valid_version > 0 { valid_version + 1 } else { first };
+            return (valid.clone(), true, next);
         };
         // What is protected after a restore may have another length than it had.
         let over = newest.known.over.filter(|_| !newest.is_restored);
-        (Known { over, ..newest.known.clone() }, planted!(ChangeThePending))
+        let known = Known { over, ..newest.known.clone() };
+        (known, planted!(ChangeThePending), newest.known.version + 1)
     }
 
     /// The error that a report names and that is therefore every living rank's: a state that

@@ -12,9 +12,6 @@ use crate::{
 
 /// What differs between the two. A communicator has two ranks or more where ranks are asked for.
 pub(super) trait Partners {
-    /// The version of a state that a block protects; `commits` is the number of the block.
-    fn next_version(&self, last: u64, commits: u64) -> u64;
-
     /// True when a communicator has the ranks of the one on which a state was protected, and that
     /// was whole.
     fn is_like(&self, engine: &Engine, comm: CommKey, over: Option<CommKey>) -> bool;
@@ -40,10 +37,6 @@ struct OfJob;
 struct OfProgram;
 
 impl Partners for OfJob {
-    fn next_version(&self, last: u64, _: u64) -> u64 {
-        last + 1
-    }
-
     fn is_like(&self, _: &Engine, _: CommKey, _: Option<CommKey>) -> bool {
         true
     }
@@ -68,11 +61,6 @@ impl Partners for OfJob {
 }
 
 impl Partners for OfProgram {
-    /// A replacement may have begun anew, beside survivors that have not.
-    fn next_version(&self, _: u64, commits: u64) -> u64 {
-        commits + 1
-    }
-
     fn is_like(&self, engine: &Engine, comm: CommKey, over: Option<CommKey>) -> bool {
         let place = |comm: CommKey| (engine.comm(comm).me, engine.comm(comm).size());
         over.is_some_and(|over| place(over) == place(comm))

@@ -14,6 +14,7 @@ use crate::seam::archive::Archive;
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     contents: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
+    refused: Arc<Mutex<Option<String>>>,
 }
 
 impl Disk {
@@ -27,6 +28,12 @@ impl Disk {
         self.with(|contents| contents.get_mut(name).map(change));
     }
 
+    /// From now on a content is not saved if its name has this in it, as on a full disk.
+    pub fn refuse(&self, part_of_name: Option<&str>) {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) =
+            part_of_name.map(str::to_owned);
+    }
+
     fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<String, Vec<u8>>) -> T) -> T {
         act(&mut self.contents.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -35,6 +42,10 @@ impl Disk {
 impl Archive for Disk {
     fn save(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
         here::effect();
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if refused.is_some_and(|part| name.contains(&part)) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let (aside, half) = (format!("{name}.part"), content[..content.len() / 2].to_vec());
         self.with(|contents| contents.insert(aside.clone(), half));
         here::effect();

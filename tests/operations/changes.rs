@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use fampi::{
-    BlockOptions, Error, Flow, Redundancy, Timeout, Tried, World,
+    BlockOptions, Error, Flow, Redundancy, Step, Timeout, Tried, World,
     sim::{self, Crash, Ending, Report, Simulation},
 };
 use fampi_kit::programs::changed::{self, First};
@@ -152,6 +152,28 @@ fn a_death_amid_blocks_that_carry_a_state_loses_none() {
     }
     // None, and each step but one that changes nothing.
     assert_eq!(steps.len(), 7, "{steps:?}");
+}
+
+/// Two runs, between which a rank dies: it is replaced by one that never had a copy.
+fn two_runs(mut world: World) -> Result<(), Error> {
+    let mut until =
+        |step: &Step<'_>| Ok(if step.number() + 1 < STEPS { Flow::Continue } else { Flow::Done });
+    if !world.is_replacement() {
+        world = changed::run(world, (NUMBERS, 1), &mut until)?;
+        if world.origin() == 1 {
+            sim::crash();
+        }
+    }
+    changed::run(world, (NUMBERS, 1), until)?.finalize();
+    Ok(())
+}
+
+#[test]
+fn ranks_that_begin_anew_beside_a_replacement_number_their_copies_as_it_does() {
+    for (ranks, seed) in (2..6).flat_map(|ranks| (0..10).map(move |seed| (ranks, seed))) {
+        let job = Simulation::new(ranks).page_bytes(PAGE).seed(seed);
+        all_went_well(job.run_world(two_runs), &format!("{ranks} {seed}"));
+    }
 }
 
 fn die_as(rank: u32) -> impl Fn(u32) {

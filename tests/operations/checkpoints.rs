@@ -314,3 +314,23 @@ fn of_sets_of_several_sizes_the_newest_that_is_whole_counts() {
     }
     assert!(moments > 3, "{moments}");
 }
+
+#[test]
+fn checkpoints_that_one_rank_cannot_save_leave_the_last_whole_one() {
+    let disk = left_by(4);
+    let whole = complete(&disk, 4);
+    disk.refuse(Some("-1-of-4"));
+    // The job goes on to its end without a checkpoint.
+    let ended: Vec<_> = start_shared(&disk, Simulation::new(4), true).expect_orderly();
+    assert!(ended.iter().all(|it| it.as_ref().ok() == whole.last()), "{ended:?} {whole:?}");
+    disk.refuse(None);
+    assert_eq!(complete(&disk, 4), whole, "{:?}", disk.names());
+    for ranks in [4, 3] {
+        let disk = left_by(4);
+        disk.refuse(Some("-1-of-4"));
+        drop(start_shared(&disk, Simulation::new(4), true));
+        disk.refuse(None);
+        let again: Vec<_> = start_shared(&disk, Simulation::new(ranks), true).expect_orderly();
+        assert!(again.iter().all(|it| it.as_ref().ok() == whole.last()), "{again:?} {whole:?}");
+    }
+}

@@ -246,15 +246,16 @@ impl Solver<'_, '_> {
     fn parts<'c>(&self, copy: &'c [f64], rows: usize) -> Result<(&'c [f64], &'c [f64]), Error> {
         let rest = copy.strip_prefix(&self.problem.numbers());
         let parts = rest.and_then(|it| it.split_at_checked(cg::State::encoded_rows(rows)));
-        parts.ok_or_else(|| self.of_another_problem())
+        let norms = self.options.limits.max_iterations as usize;
+        parts.filter(|parts| parts.1.len() == norms).ok_or_else(|| self.of_another_problem())
     }
 
     fn of_another_problem(&self) -> Error {
         let [nx, ny, nz] = self.problem.mesh.elements();
         self.once.call_once(|| {
             eprintln!(
-                "minife: the checkpoint is not of {nx} × {ny} × {nz} elements with this imbalance \
-                 and source; start with the options of the job that has saved it"
+                "minife: the checkpoint is not of {nx} × {ny} × {nz} elements with this imbalance, \
+                 source and limit of iterations; start with the options of the job that saved it"
             );
         });
         Error::Raised(OTHER_PROBLEM)

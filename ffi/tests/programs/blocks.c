@@ -369,6 +369,19 @@ static void partner_copies(void)
   CHECK(count == 3 && got[0] == rank && got[1] == 3 && got[2] == -1);
   OK(commit(&block, 0, NULL));
   MPI_Request_free(&block);
+  /* What is protected there counts from its first commit on. */
+  for (round = 10; round < 13; round++) {
+    state[1] = round;
+    OK(FAMPI_TryBlock_start(fresh, FAMPI_TRYBLOCK_GLOBAL, &block));
+    OK(FAMPI_Protect(block, 0, state, 3, MPI_DOUBLE));
+    OK(commit(&block, 0, NULL));
+    MPI_Request_free(&block);
+    OK(FAMPI_TryBlock_start(fresh, FAMPI_TRYBLOCK_GLOBAL, &block));
+    OK(FAMPI_Restore(block, 0, got, 3, MPI_DOUBLE, &count));
+    CHECK(count == 3 && got[1] == round);
+    OK(commit(&block, 0, NULL));
+    MPI_Request_free(&block);
+  }
   MPI_Comm_free(&world);
   MPI_Comm_free(&fresh);
 }
