@@ -322,7 +322,8 @@ impl Engine {
             };
             if !self.job.copies.slots.iter().any(is_here) {
                 let mut others = self.blocks.carried(copy.known.over, copy.slot);
-                let is_awaited = others.any(|it| it.known.version == base);
+                let is_awaited =
+                    base < copy.known.version && others.any(|other| other.known.version == base);
                 all = if is_awaited && all != Bases::Lost { Bases::Awaited } else { Bases::Lost };
             }
         }

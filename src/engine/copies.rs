@@ -191,12 +191,12 @@ impl PendingCopy {
         }
     }
 
-    /// The version of the copy that what has come from others changes, if it does.
+    /// The version of the copy that what has come from others changes, if it has come and does.
     pub(super) fn base(&self, records: &Records) -> Option<u64> {
         let Kept::New(Content { header: Some((_, Held::Request(index))), .. }) = &self.kept else {
             return None;
         };
-        let header = records[*index].buffer()?;
+        let header = records.get(*index).filter(|record| record.is_complete())?.buffer()?;
         Pages::base(header.as_any().downcast_ref::<Vec<u64>>()?)
     }
 
