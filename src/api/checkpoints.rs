@@ -193,8 +193,9 @@ impl Filing {
         Ok(names.iter().filter_map(|name| Part::named(name)).collect())
     }
 
-    /// The newest sets of which what this rank answers for is whole: its own part, and, of those
-    /// of another number of ranks, if `resizes` is true, each so manieth, where all parts are here.
+    /// The newest sets in which this rank has found no damage. Of a set of as many ranks it reads
+    /// its own part. Of a set of another number, if `resizes` is true, it sees that all parts are
+    /// there, and the ranks share the work of reading them.
     fn offers(&mut self, (rank, ranks): (u32, u32), resizes: bool) -> Vec<Offer> {
         let mut parts = self.parts().unwrap_or_default();
         let order = |part: &Part| (part.set, part.ranks, part.rank);
@@ -319,7 +320,7 @@ pub struct Saved<'a> {
 
 impl Saved<'_> {
     /// The number of ranks that have saved it.
-    pub fn before(&self) -> u32 {
+    pub fn saved_ranks(&self) -> u32 {
         self.before
     }
 
@@ -379,7 +380,7 @@ pub(super) enum Begun<'a> {
     Resized(u64, Saved<'a>),
 }
 
-/// Loads the newest checkpoint of which all ranks of the block have what they answer for.
+/// Loads the newest checkpoint that all ranks of the block offer.
 pub(super) fn restart<'a>(
     block: &mut TryBlock,
     comm: &Comm,

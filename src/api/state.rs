@@ -63,10 +63,10 @@ pub trait State {
     fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error>;
 
     /// Called instead of [`Self::restore`] when a job goes on from a checkpoint
-    /// ([`Checkpoints::restart`](crate::Checkpoints::restart)) of another number of ranks: makes
-    /// the state of this rank of what any of those have saved. All ranks see their files. Then
-    /// the state is protected. Only where [`Self::RESIZES`] is true; without that such a
-    /// checkpoint is not taken.
+    /// ([`Checkpoints::restart`](crate::Checkpoints::restart)) of another number of ranks, an
+    /// N-to-M restart: makes the state of this rank of what any of those have saved. All ranks see
+    /// their files. Then the state is protected. Only where [`Self::RESIZES`] is true; without that
+    /// such a checkpoint is not taken.
     ///
     /// # Errors
     ///

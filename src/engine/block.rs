@@ -296,8 +296,10 @@ impl Engine {
     #[inline]
     fn vote(&mut self, key: BlockKey) {
         self.blocks.end_draining(key);
-        if self.bases(key) != Bases::Here {
-            self.raise(key, FaultCode::Interrupted);
+        match self.bases(key) {
+            Bases::Here => {}
+            Bases::Awaited => self.raise(key, FaultCode::TimedOut),
+            Bases::Lost => self.raise(key, FaultCode::Interrupted),
         }
         let faults = self.collect_faults(key);
         if self.block(key).level.is_agreed() {

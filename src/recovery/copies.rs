@@ -84,13 +84,11 @@ impl Engine {
         let own = outgoing(slot, state, own_elements, pages.map(|pages| (pages, is_valid)));
         let (kept_elements, lengths) =
             if is_known { (last.kept_elements, last.lengths) } else { (None, Vec::new()) };
-        let over = Some(comm);
-        // Whether a rebuild can bring it back is known with the verdict.
-        let whole = false;
         let known = Known {
             version,
-            over,
-            whole,
+            over: Some(comm),
+            // Known with the verdict.
+            whole: false,
             keepers,
             redundancy,
             own_elements,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use fampi::{
     Checkpoints, Error, Flow, Interval, ReduceOp, Saved, State, Timeout, TryBlock, World, policy,
-    sim::{Crash, Disk, Report, Simulation},
+    sim::{Crash, Disk, Ending, Report, Simulation},
 };
 
 const RANKS: u32 = 4;
@@ -193,7 +193,7 @@ impl State for Shares {
     }
 
     fn resize(&mut self, _: &mut TryBlock, saved: &mut Saved<'_>) -> Result<(), Error> {
-        let (mine, before) = (share(saved.rank(), saved.ranks()), saved.before());
+        let (mine, before) = (share(saved.rank(), saved.ranks()), saved.saved_ranks());
         self.0.clear();
         for rank in 0..before {
             let theirs = share(rank, before);
@@ -274,18 +274,25 @@ fn a_job_goes_on_with_more_or_fewer_ranks_from_what_all_have_saved() {
 #[test]
 fn whoever_dies_while_a_job_of_another_size_begins_loses_nothing() {
     for (before, ranks) in [(3, 4), (5, 2)] {
-        let disk = left_by(before);
-        let calm = start_shared(&disk, Simulation::new(ranks), true);
+        let newest = complete(&left_by(before), before).last().copied().expect("a set");
+        let mut in_the_beginning = 0;
+        let calm = start_shared(&left_by(before), Simulation::new(ranks), true);
         for effect in 1..calm.processes[1].effects {
             for spares in [0, 1] {
                 let disk = left_by(before);
                 let job = Simulation::new(ranks).spares(spares).seed(effect);
                 let job = job.crash(Crash::before_effect(1, effect));
-                let began: Vec<_> = start_shared(&disk, job, true).expect_orderly();
-                let is_right = |it: &Result<u64, Error>| matches!(it, Ok(4..));
-                assert!(began.iter().all(is_right), "effect {effect}, {spares}: {began:?}");
+                let report = start_shared(&disk, job, true);
+                let died = matches!(report.processes[1].ending, Ending::Crashed);
+                let text = format!("effect {effect}, {spares}: {report}");
+                let began: Vec<_> = report.expect_orderly();
+                // A survivor begins with the set, a replacement there or later.
+                assert_eq!(began[0], Ok(newest), "{text}");
+                assert!(began.iter().all(|it| matches!(it, Ok(at) if *at >= newest)), "{text}");
+                in_the_beginning += u32::from(died && began.iter().all(|it| *it == Ok(newest)));
             }
         }
+        assert!(in_the_beginning > 10, "{in_the_beginning}");
     }
 }
 
@@ -325,12 +332,15 @@ fn checkpoints_that_one_rank_cannot_save_leave_the_last_whole_one() {
     assert!(ended.iter().all(|it| it.as_ref().ok() == whole.last()), "{ended:?} {whole:?}");
     disk.refuse(None);
     assert_eq!(complete(&disk, 4), whole, "{:?}", disk.names());
-    for ranks in [4, 3] {
+    for (ranks, effect) in [4, 3].into_iter().flat_map(|it| (30..230).map(move |at| (it, at))) {
         let disk = left_by(4);
         disk.refuse(Some("-1-of-4"));
-        drop(start_shared(&disk, Simulation::new(4), true));
+        // Another rank dies, also between a checkpoint of its own and the end of that.
+        let job = Simulation::new(4).seed(effect).crash(Crash::before_effect(2, effect));
+        drop(start_shared(&disk, job, true));
         disk.refuse(None);
         let again: Vec<_> = start_shared(&disk, Simulation::new(ranks), true).expect_orderly();
-        assert!(again.iter().all(|it| it.as_ref().ok() == whole.last()), "{again:?} {whole:?}");
+        let text = format!("{ranks} {effect}: {again:?} {whole:?}");
+        assert!(again.iter().all(|it| it.as_ref().ok() == whole.last()), "{text}");
     }
 }

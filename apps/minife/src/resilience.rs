@@ -223,10 +223,10 @@ impl State for Solver<'_, '_> {
 
     /// Takes the nodes of this rank from the ranks that had them when there were more, or fewer.
     fn resize(&mut self, _: &mut TryBlock, saved: &mut Saved<'_>) -> Result<(), Error> {
-        let before = Problem { ranks: saved.before() as usize, ..self.problem };
+        let before = Problem { ranks: saved.saved_ranks() as usize, ..self.problem };
         let before = before.divide().map_err(|_| self.of_another_problem())?;
         let mine = self.system.numbering().own_nodes();
-        for rank in 0..saved.before() {
+        for rank in 0..saved.saved_ranks() {
             let theirs = before.node_box(rank as usize);
             if rank > 0 && mine.meet(&theirs).is_empty() {
                 continue;

@@ -106,7 +106,8 @@ mod tests {
         assert!(!files.exists());
     }
 
-    /// Whoever saw a daemon's link closed looked for its folders too early, and left them.
+    /// A console that saw a daemon's link close looked at once for folders of dead daemons, took
+    /// this one for living, and left its folders.
     #[test]
     fn a_process_is_over_for_us_before_it_is_a_zombie() {
         let shown = |state: &str, flags: u32| {

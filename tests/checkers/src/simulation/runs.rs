@@ -1,9 +1,9 @@
 //! Whole applications driven by a policy, with deaths and objections drawn from a seed.
 //!
-//! Every rank has a bag of numbers. In each step all numbers grow by one, or in a wide bag one of
-//! them, so that a copy is what has changed; and all ranks add up all bags: the sum is that of the
-//! failure-free run in every step, whoever died, because a replacement gets the bag of the dead,
-//! and after a shrink the keeper of its copy takes it over.
+//! Every rank has a bag of numbers. In each step a rank adds one to all of its numbers, or, in a
+//! wide bag, to one of them, so that it sends its partner only what has changed. Then the ranks add
+//! up all bags. The sum is that of the failure-free run in every step, whoever died: a replacement
+//! gets the bag of the dead rank, and after a shrink the keeper of the copy takes it over.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! States of which steps change few numbers, so that a copy is what has changed in them. Whoever
-//! dies, and in whichever order blocks are decided that carry one state, it is right.
+//! Steps that change few numbers of a state, so that a rank sends its partner only these. Whichever
+//! rank dies, and in whichever order the blocks that carry a state are decided, each rank gets back
+//! its own, of one step.
 
 use fampi::{
     BlockOptions, Error, Flow, Interval, Level, Outcome, Pending, Placement, Redundancy, State,
