@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fampi_kit::processes::{sleeps, wait_until};
 
-use crate::network::{alone, stale_folders};
+use crate::network::{alone, folders_before, stale_folders};
 use crate::{fampi, said, text};
 
 fn run(options: &[&str], script: &str) -> Output {
@@ -56,6 +56,20 @@ fn a_time_limit_and_a_signal_end_every_process() {
         assert!(!sleeps("1000.1875"));
     }
     assert_eq!(stale_folders(&alone), [""; 0]);
+}
+
+/// A console that heard its daemon leave killed it while that still removed its folders. They were
+/// there for a moment without their process, in nearly every run.
+#[test]
+fn a_daemon_has_removed_its_folders_before_its_process_is_gone() {
+    let alone = alone();
+    folders_before();
+    for _ in 0..10 {
+        let mut tool = fampi(&["-n", "2", "--", "true"]).spawn().expect("the tool starts");
+        while tool.try_wait().expect("waited for").is_none() {
+            assert_eq!(stale_folders(&alone), [""; 0]);
+        }
+    }
 }
 
 #[test]

@@ -58,7 +58,6 @@ enum Stage {
 pub(super) struct Service {
     poll: Poll,
     runtime: Box<dyn Runtime>,
-    console: Console,
     guests: Guests,
     /// This node has joined a job that ran, of which these nodes were lost.
     joined: Option<Vec<u32>>,
@@ -83,6 +82,8 @@ pub(super) struct Service {
     /// All daemons know that the job is over: its status, and what is to be said.
     concluded: Option<(u8, Option<String>)>,
     is_over: bool,
+    /// Closed last: who hears that takes all for removed, and may kill this process.
+    console: Console,
 }
 
 impl Service {
