@@ -8,7 +8,8 @@
 //!
 //! **Guarantees.** Every test program that cargo builds runs: one that no list names is taken for
 //! one that launches. What one program prints is not mixed with what another one does. After a
-//! failure no other program begins.
+//! failure no other program begins, and of those that pass only their time is shown: what the
+//! failed one has printed stays near the end.
 
 use std::cmp::Reverse;
 use std::io::{self, BufRead, BufReader, Write, stderr, stdout};
@@ -123,12 +124,14 @@ struct Ended {
 }
 
 impl Ended {
-    /// Shows what it has printed.
-    fn show(self) -> Result<()> {
+    /// Shows what it has printed; if it has passed when something else `failed`, only its time.
+    fn show(self, failed: &AtomicBool) -> Result<()> {
         let Self { what, output, took } = self;
         let output = output.with_context(|| format!("{what} does not start"))?;
-        stdout().write_all(&output.stdout)?;
-        stderr().write_all(&output.stderr)?;
+        if !output.status.success() || !failed.load(Ordering::Relaxed) {
+            stdout().write_all(&output.stdout)?;
+            stderr().write_all(&output.stderr)?;
+        }
         say(&what, took);
         Ok(())
     }
@@ -161,13 +164,13 @@ pub(crate) fn run(cargo: impl Fn() -> Command) -> Result<u8> {
             scope.spawn(move || compute(beside, failed, &sender));
         }
         let launched = launch(first, failed, &ended).and_then(|()| {
-            ended.iter().try_for_each(Ended::show)?;
+            ended.iter().try_for_each(|it| it.show(failed))?;
             launch(last, failed, &ended)
         });
         if launched.is_err() {
             failed.store(true, Ordering::Relaxed);
         }
-        launched.and(ended.iter().try_for_each(Ended::show))
+        launched.and(ended.iter().try_for_each(|it| it.show(failed)))
     })?;
     Ok(u8::from(failed.into_inner()))
 }
@@ -239,7 +242,7 @@ fn launch(steps: Vec<Step>, failed: &AtomicBool, beside: &Receiver<Ended>) -> Re
             failed.store(true, Ordering::Relaxed);
         }
         say(&what, begun.elapsed());
-        beside.try_iter().try_for_each(Ended::show)?;
+        beside.try_iter().try_for_each(|it| it.show(failed))?;
     }
     Ok(())
 }
