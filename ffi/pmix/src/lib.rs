@@ -32,7 +32,7 @@ mod requests;
 mod server;
 mod upcalls;
 
-pub use child::die_with_parent;
+pub use child::{die_with_parent, run_at_once};
 pub use error::Error;
 pub use infos::{Info, Value, key};
 pub use requests::{

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A daemon that serves a job goes on without its console. Its processes end with it, as the kernel
-//! sees to.
+//! sees to. It runs at once whenever something happens, if its user may ask the kernel for that.
 
 mod children;
 mod console;
@@ -132,7 +132,11 @@ pub fn main(options: &Options) -> Result<()> {
         // No other daemon reads this file, and `add-host` may be killed before it removes it.
         let _ = std::fs::remove_file(&options.key);
     }
-    service::Service::start(options, &secret)?.run()
+    let service = service::Service::start(options, &secret)?;
+    // Ranks that wait by turning take all of a processor, and who has to wait for it for seconds is
+    // silent: others would take it for dead. Where it may not it waits as others do.
+    let _ = fampi_pmix::run_at_once();
+    service.run()
 }
 
 #[cfg(test)]

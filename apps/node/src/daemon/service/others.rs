@@ -42,6 +42,11 @@ impl Service {
                 Stage::Meeting(_, others) => others.contains(&node),
                 _ => true,
             };
+            if is_closed && awaits && self.joined.is_some() {
+                // Who brings this node starts another daemon there.
+                self.is_over = true;
+                return Ok(());
+            }
             if is_closed && awaits {
                 bail!("node {} was lost before this one was linked with all", node.0);
             }
