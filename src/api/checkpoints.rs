@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The set of files becomes the one to start from as soon as all of it is there, which is before
-//! the block is decided; the block tells the ranks that they can remove the sets before.
+//! the block is decided; the block tells the ranks that they can remove the sets before. A file
+//! that several ranks share gets its name when all of them have written their parts.
 
 use std::{
     fmt,
@@ -21,24 +22,28 @@ use crate::{
     engine::Copies,
     error::Error,
     native::Element,
+    rank::Rank,
     recovery::{
-        checkpoint::{Part, Set},
+        checkpoint::{File, Part, Set, neighbours},
         folder::Folder,
         interval::{Interval, steps_between},
     },
-    seam::{archive::Archive, reduction::ReduceOp},
+    seam::{
+        archive::Archive,
+        reduction::{ReduceOp, ReduceWith},
+    },
     sim::Disk,
     timeout::Timeout,
 };
 
 /// How many sets a rank offers when a job starts again; two of its own launch can be complete, and
 /// one each of launches that ended before they could remove what was there.
-const OFFERED: usize = 4;
-/// Words of an offer.
-const WORDS: usize = 3;
-
+pub(super) const OFFERED: usize = 4;
 /// A set, and how many ranks have saved it.
-type Offer = (Set, u32);
+pub(super) type Offer = (Set, u32);
+
+/// A rank whose state no living rank has, and the one that had kept it, if it was a partner.
+pub(super) type Loss = (Rank, Option<Rank>);
 
 /// Where a run saves the protected states of all ranks, so that they outlive the job.
 ///
@@ -54,6 +59,21 @@ pub struct Checkpoints {
     archive: Box<dyn Archive>,
     interval: Interval,
     restart: bool,
+    files: Files,
+    compressed: bool,
+}
+
+/// Whose states share a file.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Files {
+    /// Each rank has a file of its own.
+    #[default]
+    OfEachRank,
+    /// Ranks of one node that follow each other write one file together, so that there are fewer.
+    /// Where nodes are unknown, as [`Self::OfEachRank`].
+    OfEachNode,
+    /// All ranks write one file together. All nodes see the folder.
+    OfTheJob,
 }
 
 impl Checkpoints {
@@ -68,7 +88,8 @@ impl Checkpoints {
     }
 
     fn in_archive(archive: Box<dyn Archive>) -> Self {
-        Self { archive, interval: Interval::default(), restart: false }
+        let (interval, files) = (Interval::default(), Files::default());
+        Self { archive, interval, restart: false, files, compressed: false }
     }
 
     /// After how many steps a checkpoint is due. It is saved with the next copy of the states
@@ -76,6 +97,20 @@ impl Checkpoints {
     #[must_use]
     pub fn every(mut self, interval: Interval) -> Self {
         self.interval = interval;
+        self
+    }
+
+    /// Who writes a file together. What was saved in files of another kind can be read as well.
+    #[must_use]
+    pub fn files(mut self, files: Files) -> Self {
+        self.files = files;
+        self
+    }
+
+    /// States are compressed (LZ4), each where that makes it smaller.
+    #[must_use]
+    pub fn compressed(mut self) -> Self {
+        self.compressed = true;
         self
     }
 
@@ -90,14 +125,18 @@ impl Checkpoints {
 
 impl fmt::Debug for Checkpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (place, Self { interval, restart, .. }) = (self.archive.place(), self);
-        write!(f, "Checkpoints in {place}, {interval:?}, restart: {restart}")
+        let (place, Self { interval, restart, files, compressed, .. }) =
+            (self.archive.place(), self);
+        write!(f, "Checkpoints in {place}, {interval:?}, {files:?}, ")?;
+        write!(f, "compressed: {compressed}, restart: {restart}")
     }
 }
 
 /// The checkpoints of a run, and which of them there are; all ranks know the same.
 pub(super) struct Filing {
     checkpoints: Checkpoints,
+    /// What there was when it was last looked for.
+    found: Vec<File>,
     /// The number of this start of the job; 0 as long as this rank does not know it.
     launch: u64,
     /// One more than the steps of the newest checkpoint.
@@ -121,23 +160,34 @@ pub(super) struct Told {
     launch: u64,
     saved: u64,
     every: u64,
+    /// One more than a rank whose state is lost to all others, and than the one that had kept it;
+    /// 0 for none.
+    lost: u64,
+    keeper: u64,
 }
 
 impl Told {
-    pub(super) const LENGTH: usize = 6;
+    pub(super) const LENGTH: usize = 8;
 
-    /// What a rank tells.
-    pub(super) fn of(filing: Option<&mut Filing>) -> Self {
-        let lacking = Self { lacks: 1, ..Self::default() };
+    /// What a rank tells, with the loss that the last attempt to bring states back has found.
+    pub(super) fn of(filing: Option<&mut Filing>, lost: Option<Loss>) -> Self {
+        let number = |rank: Option<Rank>| rank.map_or(0, |rank| u64::from(rank.number()) + 1);
+        let told = Self {
+            lost: number(lost.map(|(rank, _)| rank)),
+            keeper: number(lost.and_then(|(_, keeper)| keeper)),
+            ..Self::default()
+        };
+        let lacking = Self { lacks: 1, ..told };
         let Some(it) = filing else { return lacking };
-        match it.parts() {
-            Ok(parts) => Self {
+        match it.find() {
+            Ok(()) => Self {
                 lacks: 0,
-                seen: parts.iter().map(|part| part.set.launch).max().unwrap_or(0),
+                seen: it.found.iter().map(|file| file.set.launch).max().unwrap_or(0),
                 restart: it.checkpoints.restart.into(),
                 launch: it.launch,
                 saved: it.saved,
                 every: it.every.unwrap_or(0),
+                ..told
             },
             Err(error) => {
                 it.complain("read", &error);
@@ -147,13 +197,13 @@ impl Told {
     }
 
     pub(super) fn words(self) -> [u64; Self::LENGTH] {
-        let Self { lacks, seen, restart, launch, saved, every } = self;
-        [lacks, seen, restart, launch, saved, every]
+        let Self { lacks, seen, restart, launch, saved, every, lost, keeper } = self;
+        [lacks, seen, restart, launch, saved, every, lost, keeper]
     }
 
     pub(super) fn from_words(words: [u64; Self::LENGTH]) -> Self {
-        let [lacks, seen, restart, launch, saved, every] = words;
-        Self { lacks, seen, restart, launch, saved, every }
+        let [lacks, seen, restart, launch, saved, every, lost, keeper] = words;
+        Self { lacks, seen, restart, launch, saved, every, lost, keeper }
     }
 
     /// True when a job that has nothing protected is to go on from a checkpoint.
@@ -161,10 +211,16 @@ impl Told {
         self.restart > 0 && self.launch == 0
     }
 
+    /// A state that no living rank has, so that all states come from a checkpoint.
+    pub(super) fn loss(self) -> Option<Loss> {
+        let rank = |number: u64| number.checked_sub(1).map(|rank| Rank::new(rank as u32));
+        rank(self.lost).map(|lost| (lost, rank(self.keeper)))
+    }
+
     /// Why a job that begins must not save checkpoints here.
     pub(super) fn refusal(self, filing: Option<&Filing>) -> Option<Error> {
         let begins_over_others = self.launch == 0 && self.seen > 0 && self.restart == 0;
-        let place = || filing.map(|it| it.checkpoints.archive.place()).unwrap_or_default();
+        let place = || filing.map(Filing::place).unwrap_or_default();
         (begins_over_others && self.lacks == 0).then(|| Error::CheckpointsExist { place: place() })
     }
 
@@ -177,6 +233,8 @@ impl Told {
         (it.launch, it.saved, it.every) = match self.launch {
             0 if self.restart > 0 => (self.seen + 1, protected, None),
             0 => (self.seen + 1, 0, None),
+            // What it saves again is newer than what it has left behind.
+            launch if self.lost > 0 => (launch.max(self.seen) + 1, protected, None),
             launch => (launch, self.saved, Some(self.every).filter(|every| *every > 0)),
         };
         it.since.get_or_insert(now);
@@ -185,57 +243,94 @@ impl Told {
 
 impl Filing {
     pub(super) fn of(checkpoints: Checkpoints) -> Self {
-        Self { checkpoints, launch: 0, saved: 0, since: None, every: None }
+        Self { checkpoints, found: Vec::new(), launch: 0, saved: 0, since: None, every: None }
     }
 
-    fn parts(&mut self) -> io::Result<Vec<Part>> {
-        let names = self.checkpoints.archive.names()?;
-        Ok(names.iter().filter_map(|name| Part::named(name)).collect())
+    /// All files, those that are aside as well.
+    fn files(&mut self) -> io::Result<Vec<(String, File, bool)>> {
+        let names = self.checkpoints.archive.names()?.into_iter();
+        let known = names.filter_map(|name| {
+            let (file, is_aside) = File::named(&name)?;
+            Some((name, file, is_aside))
+        });
+        Ok(known.collect())
+    }
+
+    /// Looks for what there is.
+    fn find(&mut self) -> io::Result<()> {
+        let files = self.files()?.into_iter();
+        self.found = files.filter(|(.., aside)| !aside).map(|(_, file, _)| file).collect();
+        self.found.sort_unstable();
+        Ok(())
     }
 
     /// The newest sets in which this rank has found no damage. Of a set of as many ranks it reads
     /// its own part. Of a set of another number, if `resizes` is true, it sees that all parts are
     /// there, and the ranks share the work of reading them.
-    fn offers(&mut self, (rank, ranks): (u32, u32), resizes: bool) -> Vec<Offer> {
-        let mut parts = self.parts().unwrap_or_default();
-        let order = |part: &Part| (part.set, part.ranks, part.rank);
-        parts.sort_unstable_by_key(order);
-        let mut offers: Vec<Offer> = parts.iter().map(|part| (part.set, part.ranks)).collect();
+    pub(super) fn offers(&mut self, (rank, ranks): (u32, u32), resizes: bool) -> Vec<Offer> {
+        if self.find().is_err() {
+            return Vec::new();
+        }
+        let mut offers: Vec<Offer> = self.found.iter().map(|it| (it.set, it.ranks)).collect();
         offers.sort_unstable_by_key(|offer| core::cmp::Reverse(*offer));
         offers.dedup();
         let whole = offers.into_iter().filter(|&(set, before)| {
-            let mut parts_of_it = (0..before).map(|rank| Part { set, rank, ranks: before });
             if before == ranks {
                 return self.load(Part { set, rank, ranks }).is_some();
             }
             let mine = (rank..before).step_by(ranks as usize);
-            resizes
-                && parts_of_it.all(|part| parts.binary_search_by_key(&order(&part), order).is_ok())
-                && mine
-                    .map(|rank| Part { set, rank, ranks: before })
-                    .all(|it| self.load(it).is_some())
+            let mut parts = mine.map(|rank| Part { set, rank, ranks: before });
+            resizes && self.has_all(set, before) && parts.all(|part| self.load(part).is_some())
         });
         whole.take(OFFERED).collect()
     }
 
-    fn load(&mut self, part: Part) -> Option<Copies> {
-        part.decode(&self.checkpoints.archive.load(&part.name()).ok()?)
+    /// True when there is a file for each part of a set.
+    fn has_all(&self, set: Set, ranks: u32) -> bool {
+        let files = self.found.iter().filter(|file| (file.set, file.ranks) == (set, ranks));
+        // They are in the order of their first ranks.
+        let missing =
+            files.fold(
+                0,
+                |missing, file| {
+                    if file.first <= missing { missing.max(file.last + 1) } else { missing }
+                },
+            );
+        missing == ranks
     }
 
-    /// Saves the states that are valid now.
-    fn save(&mut self, part: Part, comm: &Comm) -> io::Result<()> {
-        let content = part.encode(&comm.engine().borrow().job.copies);
-        let content = content.ok_or_else(|| io::Error::other("its states are not all numbers"))?;
-        self.checkpoints.archive.save(&part.name(), &content)
+    /// The states of a part, if it is undamaged in a file that was found.
+    pub(super) fn load(&mut self, part: Part) -> Option<Copies> {
+        let Self { found, checkpoints, .. } = self;
+        let mut files = found.iter().filter(|file| file.holds(part));
+        files.find_map(|file| file.load(&mut *checkpoints.archive, part))
     }
 
+    /// The file of a part.
+    fn file(&self, Part { set, rank, ranks }: Part, comm: &Comm) -> File {
+        let engine = comm.engine().borrow();
+        let range = match self.checkpoints.files {
+            Files::OfEachRank => rank..rank + 1,
+            Files::OfEachNode => neighbours(rank, &engine.nodes_by_place(comm.key())),
+            Files::OfTheJob => 0..ranks,
+        };
+        File { set, ranks, first: range.start, last: range.end - 1 }
+    }
+
+    /// Removes all sets before one that is complete, and what attempts at it have left.
     fn remove_before(&mut self, set: Set) -> io::Result<()> {
-        let old: Vec<Part> = self.parts()?.into_iter().filter(|part| part.set < set).collect();
-        old.into_iter().try_for_each(|part| self.checkpoints.archive.remove(&part.name()))
+        let is_old = |file: &File, is_aside| file.set < set || (is_aside && file.set == set);
+        let old = self.files()?.into_iter().filter(|(_, file, aside)| is_old(file, *aside));
+        old.into_iter().try_for_each(|(name, ..)| self.checkpoints.archive.remove(&name))
+    }
+
+    /// Where it saves, for people.
+    pub(super) fn place(&self) -> String {
+        self.checkpoints.archive.place()
     }
 
     fn complain(&self, what: &str, error: &io::Error) {
-        let place = self.checkpoints.archive.place();
+        let place = self.place();
         let text =
             format!("fampi: checkpoints in {place} cannot be {what}: {error}; the run goes on\n");
         // At once, as ranks may complain at the same time; a lost complaint is no reason to stop.
@@ -263,21 +358,43 @@ impl Filing {
     ) -> Result<bool, Error> {
         let now = || comm.engine().borrow().platform.now();
         let (set, began) = (Set { launch: self.launch, protected }, now());
-        let saved = self.save(Part { set, rank, ranks }, comm);
-        if let Err(error) = &saved {
-            self.complain("saved", error);
+        let part = Part { set, rank, ranks };
+        let (file, is_shared) =
+            (self.file(part, comm), self.checkpoints.files != Files::OfEachRank);
+        let aside = file.name_aside(&attempt(block, comm));
+        let compressed = self.checkpoints.compressed;
+        let content = part.encode(&comm.engine().borrow().job.copies, compressed);
+        let content = content.ok_or_else(|| io::Error::other("its states are not all numbers"));
+        let mut lengths = vec![0; ranks as usize];
+        lengths[rank as usize] = content.as_ref().map_or(0, |content| content.len() as u64);
+        if is_shared {
+            lengths = most(block, lengths)?;
         }
+        let archive = &mut *self.checkpoints.archive;
+        let put = content.and_then(|it| file.put(archive, &aside, rank, &it, &lengths));
+        let name = |archive: &mut dyn Archive| archive.rename(&aside, &file.name());
+        let mut saved = if is_shared { put } else { put.and_then(|()| name(archive)) };
         let took = now().saturating_sub(began).as_secs_f64();
         let steps = protected.saturating_sub(self.saved).max(1);
         let each = began.saturating_sub(self.since.unwrap_or(began)).as_secs_f64() / steps as f64;
-        let mine = vec![took, each, f64::from(u8::from(saved.is_err()))];
-        let all = block.iallreduce(mine, ReduceOp::Max)?;
-        block.wait_local(all, Timeout::Never)?;
-        let all = block.take(all)?;
+        let failed = |saved: &io::Result<()>| f64::from(u8::from(saved.is_err()));
+        let all = most(block, vec![took, each, failed(&saved)])?;
         if let Interval::Auto { mtbf } = self.checkpoints.interval {
             self.every = Some(steps_between(all[0], all[1], mtbf).into());
         }
-        Ok(all[2] == 0.0)
+        let mut complete = all[2] == 0.0;
+        if is_shared && complete {
+            // All parts of the file are there.
+            saved = if rank == file.first { name(archive) } else { Ok(()) };
+            complete = most(block, vec![failed(&saved)])?[0] == 0.0;
+        }
+        if let Err(error) = &saved {
+            self.complain("saved", error);
+        }
+        if !complete && rank == file.first {
+            let _ = self.checkpoints.archive.remove(&aside);
+        }
+        Ok(complete)
     }
 
     /// A further run of the program saves newer checkpoints than those of this one.
@@ -288,18 +405,20 @@ impl Filing {
     /// The block is committed in which all ranks, or not all, have saved this.
     pub(super) fn settle(
         &mut self,
+        comm: &Comm,
         (rank, ranks): (u32, u32),
         protected: u64,
         complete: bool,
-        now: Duration,
     ) {
+        let now = comm.engine().borrow().platform.now();
         (self.saved, self.since) = (protected, Some(now));
         let set = Set { launch: self.launch, protected };
         let removed = if complete {
             self.remove_before(set)
         } else {
             // Some could not save theirs: this part is of no use, and would hide older ones.
-            self.checkpoints.archive.remove(&Part { set, rank, ranks }.name())
+            let mine = self.file(Part { set, rank, ranks }, comm).name();
+            self.checkpoints.archive.remove(&mine)
         };
         if let Err(error) = removed {
             self.complain("removed", &error);
@@ -307,112 +426,18 @@ impl Filing {
     }
 }
 
-/// What a job with another number of ranks has saved: the states of all its ranks, for
-/// [`State::resize`](crate::State::resize).
-pub struct Saved<'a> {
-    filing: &'a mut Filing,
-    set: Set,
-    before: u32,
-    now: (u32, u32),
-    /// The part that was read last.
-    last: Option<(u32, Copies)>,
+/// A word for this attempt to save a checkpoint: the rebuilds before, and the block.
+fn attempt(block: &TryBlock, comm: &Comm) -> String {
+    let engine = comm.engine().borrow();
+    format!("{}-{}", engine.job.roster.generation, engine.block(block.key).scope.0)
 }
 
-impl Saved<'_> {
-    /// The number of ranks that have saved it.
-    pub fn saved_ranks(&self) -> u32 {
-        self.before
-    }
-
-    /// The number of ranks that there are now.
-    pub fn ranks(&self) -> u32 {
-        self.now.1
-    }
-
-    /// Which of these this rank is.
-    pub fn rank(&self) -> u32 {
-        self.now.0
-    }
-
-    /// The state with this number of one of the ranks that have saved it. A file is read again
-    /// when another rank was asked for in between.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoCheckpoint`] when its file cannot be read any more, [`Error::NothingProtected`]
-    /// when it has no such state, [`Error::StateType`] when that has other elements.
-    ///
-    /// # Panics
-    ///
-    /// When there was no such rank.
-    pub fn state<T: Element>(&mut self, rank: u32, number: u32) -> Result<Vec<T>, Error> {
-        assert!(rank < self.before, "{} ranks have saved their states", self.before);
-        if self.last.as_ref().is_none_or(|(last, _)| *last != rank) {
-            let part = Part { set: self.set, rank, ranks: self.before };
-            let copies = self.filing.load(part).ok_or_else(|| Error::NoCheckpoint {
-                place: self.filing.checkpoints.archive.place(),
-                ranks: self.now.1,
-            })?;
-            self.last = Some((rank, copies));
-        }
-        let slots = self.last.iter().flat_map(|(_, copies)| &copies.slots);
-        let slot = slots.into_iter().find(|slot| slot.number == number);
-        let state = slot.and_then(|slot| slot.own.as_ref()).ok_or(Error::NothingProtected)?;
-        let state = state.as_any().downcast_ref::<Vec<T>>();
-        state.cloned().ok_or(Error::StateType { slot: number })
-    }
-}
-
-impl fmt::Debug for Saved<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "what {} ranks have saved, for {}", self.before, self.now.1)
-    }
-}
-
-/// What a job begins with that is to go on from a checkpoint; alike on all ranks, with one more
-/// than the steps of the checkpoint.
-pub(super) enum Begun<'a> {
-    /// With none, for this reason.
-    Refused(Error),
-    /// With one of as many ranks, which has the last copies of their states.
-    Loaded(u64),
-    /// With one of another number of ranks, of which the state takes what it needs.
-    Resized(u64, Saved<'a>),
-}
-
-/// Loads the newest checkpoint that all ranks of the block offer.
-pub(super) fn restart<'a>(
-    block: &mut TryBlock,
-    comm: &Comm,
-    part: (u32, u32),
-    filing: &'a mut Option<Filing>,
-    resizes: bool,
-) -> Result<Begun<'a>, Error> {
-    let offers = filing.as_mut().map(|it| it.offers(part, resizes));
-    let mut offers = offers.unwrap_or_default();
-    offers.resize(OFFERED, (Set { launch: 0, protected: 0 }, 0));
-    let words = |(set, ranks): Offer| [set.launch, set.protected, ranks.into()];
-    let mut all = vec![0; WORDS * OFFERED * comm.size() as usize];
-    let mine = all.chunks_exact_mut(WORDS).skip(OFFERED * comm.rank().index());
-    mine.zip(&offers).for_each(|(mine, offer)| mine.copy_from_slice(&words(*offer)));
-    let all = block.iallgather(all)?;
+/// The largest of the numbers that the ranks have.
+fn most<T: Element>(block: &mut TryBlock, mine: Vec<T>) -> Result<Vec<T>, Error>
+where
+    ReduceOp: ReduceWith<T>,
+{
+    let all = block.iallreduce(mine, ReduceOp::Max)?;
     block.wait_local(all, Timeout::Never)?;
-    let all = block.take(all)?;
-    let ranks = all.chunks_exact(WORDS * OFFERED);
-    let has = |all: &[u64], offer: Offer| all.chunks_exact(WORDS).any(|it| *it == words(offer));
-    let common = |offer: &Offer| offer.1 > 0 && ranks.clone().all(|all| has(all, *offer));
-    let newest = offers.iter().copied().find(common);
-    let place = filing.as_ref().map(|it| it.checkpoints.archive.place()).unwrap_or_default();
-    let none = Error::NoCheckpoint { place, ranks: comm.size() };
-    let Some(((set, before), it)) = newest.zip(filing.as_mut()) else {
-        return Ok(Begun::Refused(none));
-    };
-    let (rank, ranks) = part;
-    if before == ranks {
-        let copies = it.load(Part { set, rank, ranks }).ok_or(none)?;
-        comm.engine().borrow_mut().job.copies = copies;
-        return Ok(Begun::Loaded(set.protected));
-    }
-    let saved = Saved { filing: it, set, before, now: part, last: None };
-    Ok(Begun::Resized(set.protected, saved))
+    block.take(all)
 }

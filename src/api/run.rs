@@ -15,7 +15,8 @@
 
 use super::{
     Comm, Flow, State, Step, Tried, TryBlock, World,
-    checkpoints::{self, Begun, Filing, Told},
+    checkpoints::{Filing, Loss, Told},
+    saved::{self, Begun},
     step::{Ledger, Open, Ran},
 };
 use crate::{
@@ -146,6 +147,7 @@ impl World {
             left_open: None,
             ledger: Ledger::new(schedule, entered),
             joins_faulty: 0,
+            lost: None,
         };
         loop {
             let ran = match run.steps {
@@ -190,6 +192,9 @@ struct Run<'a> {
     filing: Option<Filing>,
     /// Faulty attempts to join since the last rebuild, so that replacements count alike.
     joins_faulty: u32,
+    /// The state that the last attempt to join has found lost, so that the next one takes all
+    /// states from a checkpoint, if there is one.
+    lost: Option<Loss>,
 }
 
 impl Run<'_> {
@@ -200,15 +205,17 @@ impl Run<'_> {
         drop(engine);
         if S::INHERITED && !self.whole {
             let lost = self.comm.engine().borrow().lost_to(self.comm.key());
-            if let Some(error) = lost {
-                return Err(error);
+            match lost {
+                Some(Error::StateLost { rank, partner }) => self.lost = Some((rank, partner)),
+                Some(error) => return Err(error),
+                None => {}
             }
         }
         let mut block = self.comm.start(Level::Global)?;
         let Ledger { schedule, steps_faulty, to_reach, faults, entered } = &self.ledger;
         let interval = schedule.after_faults(*faults, now.saturating_sub(*entered));
         let mine = [protected, u64::from(*steps_faulty), *to_reach, u64::from(interval)];
-        let told = Told::of(self.filing.as_mut());
+        let told = Told::of(self.filing.as_mut(), self.lost);
         let joined = self.exchange(&mut block, mine, told, state);
         Ok(match Comm::conclude(block, joined, Timeout::Never)? {
             Tried::Committed(Err(refusal), _) => return Err(refusal),
@@ -227,7 +234,7 @@ impl Run<'_> {
                     let again = failed.saturating_sub(number);
                     trace::mark("step resumed", &[("step", number + 1), ("again", again)]);
                 }
-                (self.joins_faulty, self.whole) = (0, true);
+                (self.joins_faulty, self.whole, self.lost) = (0, true, None);
                 Ran::On
             }
             Tried::Faulty(finished, error) => Ran::Faulty { finished, error, since: 0 },
@@ -267,8 +274,15 @@ impl Run<'_> {
         error: Option<Error>,
         since: u64,
     ) -> Result<Option<Ended>, Error> {
-        if let Some(error) = self.comm.engine().borrow().agreed_error(&report) {
-            return Err(error);
+        let agreed = self.comm.engine().borrow().agreed_error(&report);
+        match agreed {
+            // A checkpoint may have it. Replacements do not know yet whether there is one: all
+            // learn it when they join again.
+            Some(Error::StateLost { rank, partner }) if self.steps.is_none() => {
+                self.lost = Some((rank, partner));
+            }
+            Some(error) => return Err(error),
+            None => {}
         }
         // A rank may be in the next step already; all know in which one the block was begun.
         let step = self.steps.take().map(|_| since);
@@ -277,6 +291,11 @@ impl Run<'_> {
             target: "fampi::run", %report, ?decision, step, here = ?error, "faulty"
         );
         self.left_open = None;
+        if matches!(decision, Decision::Escalate | Decision::Stop)
+            && let Some(error) = self.loss()
+        {
+            return Err(error);
+        }
         match decision {
             Decision::Retry => {}
             Decision::Shrink => self.shrink()?,
@@ -292,6 +311,11 @@ impl Run<'_> {
             Decision::Stop => return Err(Error::Stopped { report, here: error.map(Box::new) }),
         }
         Ok(None)
+    }
+
+    /// The error about a state that no living rank has.
+    fn loss(&self) -> Option<Error> {
+        self.lost.map(|(rank, partner)| Error::StateLost { rank, partner })
     }
 
     fn situation<'r>(&mut self, report: &'r FaultReport, step: Option<u64>) -> Situation<'r> {
@@ -351,12 +375,14 @@ impl Run<'_> {
         block.wait_local(known, Timeout::Never)?;
         let all = block.take(known)?;
         let mut known = [0, 1, 2, 3].map(|at| all[at]);
-        let told = Told::from_words([4, 5, 6, 7, 8, 9].map(|at| all[at]));
-        if known[0] == 0 && told.restarts() {
+        let told = Told::from_words(std::array::from_fn(|at| all[known.len() + at]));
+        self.lost = told.loss();
+        let mut inherits = !self.whole;
+        if self.lost.is_some() || (known[0] == 0 && told.restarts()) {
             let part = self.part();
-            match checkpoints::restart(block, &self.comm, part, &mut self.filing, S::RESIZES)? {
-                Begun::Refused(refusal) => return Ok(Err(refusal)),
-                Begun::Loaded(protected) => known[0] = protected,
+            match saved::restart(block, &self.comm, part, &mut self.filing, S::RESIZES)? {
+                Begun::Refused(refusal) => return Ok(Err(self.loss().unwrap_or(refusal))),
+                Begun::Loaded(protected) => (known[0], inherits) = (protected, false),
                 Begun::Resized(protected, mut saved) => {
                     state.resize(block, &mut saved)?;
                     state.protect(block)?;
@@ -373,8 +399,10 @@ impl Run<'_> {
             return Ok(Ok((known, told)));
         }
         state.restore(block)?;
-        if !self.whole {
+        if inherits {
             state.inherit(block)?;
+        }
+        if !self.whole {
             state.protect(block)?;
         }
         Ok(Ok((known, told)))
@@ -400,10 +428,9 @@ impl Run<'_> {
         let mut block = self.comm.start(Level::Global)?;
         let saved = filing.checkpoint(&mut block, &self.comm, self.part(), protected);
         let tried = Comm::conclude(block, saved, Timeout::Never)?;
-        let now = self.comm.engine().borrow().platform.now();
         Ok(match tried {
             Tried::Committed(complete, _) => {
-                filing.settle(self.part(), protected, complete, now);
+                filing.settle(&self.comm, self.part(), protected, complete);
                 self.filing = Some(filing);
                 Ran::On
             }

@@ -1,27 +1,34 @@
-//! A folder as an archive: contents are written aside, synced, and renamed.
+//! A folder as an archive.
 
 use std::{
-    fs::{self, File},
-    io::{self, Write as _},
+    fs::{self, File, OpenOptions},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    ops::Range,
     path::PathBuf,
 };
 
 use crate::seam::archive::Archive;
 
-/// What a content is called while it is written; the process that writes it may die.
-const UNFINISHED: &str = ".part";
-
 /// A folder, made when the first content comes.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Archive for Folder {
-    fn save(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+    fn put(&mut self, name: &str, bytes: u64, pieces: &[(u64, &[u8])]) -> io::Result<()> {
         fs::create_dir_all(&self.0)?;
-        let aside = self.0.join(format!("{name}{UNFINISHED}"));
-        let mut file = File::create(&aside)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        fs::rename(&aside, self.0.join(name))?;
+        let mut options = OpenOptions::new();
+        // Others write to it, too.
+        options.write(true).create(true).truncate(false);
+        let mut file = options.open(self.0.join(name))?;
+        file.set_len(bytes)?;
+        for (offset, piece) in pieces {
+            file.seek(SeekFrom::Start(*offset))?;
+            file.write_all(piece)?;
+        }
+        file.sync_all()
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.0.join(from), self.0.join(to))?;
         // The new name is on the disk with the folder, not with the file.
         File::open(&self.0)?.sync_all()
     }
@@ -35,8 +42,12 @@ impl Archive for Folder {
         names.collect()
     }
 
-    fn load(&mut self, name: &str) -> io::Result<Vec<u8>> {
-        fs::read(self.0.join(name))
+    fn load(&mut self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let mut file = File::open(self.0.join(name))?;
+        file.seek(SeekFrom::Start(range.start))?;
+        let mut content = Vec::new();
+        file.take(range.end.saturating_sub(range.start)).read_to_end(&mut content)?;
+        Ok(content)
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {

@@ -93,11 +93,16 @@ impl Engine {
 
     /// Who keeps what among the ranks of a communicator, by their places and where these are now.
     pub(super) fn keepers(&self, comm: CommKey) -> Rc<Keepers> {
+        Rc::new(Keepers::new(self.comm(comm).size(), &self.nodes_by_place(comm)))
+    }
+
+    /// On which nodes the places of a communicator are; nothing where that is unknown.
+    pub(crate) fn nodes_by_place(&self, comm: CommKey) -> Vec<u32> {
         let (size, partnership) = (self.comm(comm).size(), self.partnership());
         let nodes = self.process.nodes(comm);
         let node = |place| nodes.get(partnership.rank_at(self, comm, place).index()).copied();
         let nodes: Option<Vec<u32>> = (0..size).map(node).collect();
-        Rc::new(Keepers::new(size, &nodes.unwrap_or_default()))
+        nodes.unwrap_or_default()
     }
 
     /// The rank that keeps the copy of a rank of a communicator; `None` when that is alone.

@@ -1,17 +1,28 @@
 //! A place for contents that outlive the job: a folder, or the disk of a simulation.
 
 use alloc::{string::String, vec::Vec};
+use core::ops::Range;
 use std::io;
 
-/// A place for named contents. Each is there as a whole or not at all, whenever the process or its
-/// machine dies. Several processes may share a place; each writes under names of its own.
+/// A place for named contents. Several processes may share it, and write one content together:
+/// each puts pieces of it under a name aside, and one of them gives it its name when all have. So
+/// whenever a process or its machine dies, a content is there as a whole or not at all.
 pub trait Archive {
-    /// Puts a content there. It has come to stay when this returns.
+    /// Puts pieces of a content there, each at its offset. The content has so many bytes with the
+    /// pieces of others. The pieces have come to stay when this returns.
     ///
     /// # Errors
     ///
-    /// The content is not there; one of this name that was there before may be.
-    fn save(&mut self, name: &str, content: &[u8]) -> io::Result<()>;
+    /// Some of them may not be there.
+    fn put(&mut self, name: &str, bytes: u64, pieces: &[(u64, &[u8])]) -> io::Result<()>;
+
+    /// Gives a content another name, which has come to stay when this returns; one that had that
+    /// name before is gone.
+    ///
+    /// # Errors
+    ///
+    /// The content may have either name.
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
 
     /// The names of all contents, in any order; other things may be among them.
     ///
@@ -20,12 +31,12 @@ pub trait Archive {
     /// The place cannot be read.
     fn names(&mut self) -> io::Result<Vec<String>>;
 
-    /// A content.
+    /// The bytes of a content in this range, as far as there are any.
     ///
     /// # Errors
     ///
     /// It cannot be read, or is not there.
-    fn load(&mut self, name: &str) -> io::Result<Vec<u8>>;
+    fn load(&mut self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>>;
 
     /// Removes a content, if it is there: another process may have removed it.
     ///

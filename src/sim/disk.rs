@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -40,29 +41,45 @@ impl Disk {
 }
 
 impl Archive for Disk {
-    fn save(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+    fn put(&mut self, name: &str, bytes: u64, pieces: &[(u64, &[u8])]) -> io::Result<()> {
         here::effect();
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if refused.is_some_and(|part| name.contains(&part)) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let (aside, half) = (format!("{name}.part"), content[..content.len() / 2].to_vec());
-        self.with(|contents| contents.insert(aside.clone(), half));
+        for (offset, piece) in pieces {
+            // Half of a piece is there before the rest.
+            for half in [0..piece.len() / 2, piece.len() / 2..piece.len()] {
+                self.with(|contents| {
+                    let content = contents.entry(name.to_owned()).or_default();
+                    content.resize(bytes as usize, 0);
+                    let at = *offset as usize;
+                    content[at + half.start..at + half.end].copy_from_slice(&piece[half]);
+                });
+                here::effect();
+            }
+        }
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         here::effect();
         self.with(|contents| {
-            contents.remove(&aside);
-            contents.insert(name.to_owned(), content.to_vec())
-        });
-        Ok(())
+            let content = contents.remove(from).ok_or(io::ErrorKind::NotFound)?;
+            contents.insert(to.to_owned(), content);
+            Ok(())
+        })
     }
 
     fn names(&mut self) -> io::Result<Vec<String>> {
         Ok(Self::names(self))
     }
 
-    fn load(&mut self, name: &str) -> io::Result<Vec<u8>> {
+    fn load(&mut self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
         let content = self.with(|contents| contents.get(name).cloned());
-        content.ok_or_else(|| io::ErrorKind::NotFound.into())
+        let content = content.ok_or(io::ErrorKind::NotFound)?;
+        let within = |at: u64| content.len().min(usize::try_from(at).unwrap_or(usize::MAX));
+        Ok(content[within(range.start)..within(range.end.max(range.start))].to_vec())
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {

@@ -344,3 +344,53 @@ fn checkpoints_that_one_rank_cannot_save_leave_the_last_whole_one() {
         assert!(again.iter().all(|it| it.as_ref().ok() == whole.last()), "{text}");
     }
 }
+
+/// The partner of rank 1 of four, where nothing is known of nodes.
+const PARTNER: u32 = 3;
+
+#[test]
+fn a_state_that_is_lost_with_its_partner_comes_from_the_newest_checkpoint_in_the_same_job() {
+    let (mut from_files, mut lost) = (0, 0);
+    for microseconds in (0..1_500).step_by(5) {
+        let disk = Disk::default();
+        let moment = Duration::from_micros(microseconds);
+        let crashes = [1, PARTNER].map(|rank| Crash::at_time(rank, moment));
+        let job = Simulation::new(RANKS).spares(2).seed(microseconds).crashes(crashes);
+        let began: Vec<_> = start_shared(&disk, job, false).expect_orderly();
+        let saved = complete(&disk, RANKS);
+        let is_lost =
+            |it: &Result<u64, Error>| matches!(it, Err(Error::StateLost { partner: Some(_), .. }));
+        let text = format!("{microseconds} µs: {began:?} {saved:?}");
+        if began.iter().all(Result::is_ok) {
+            // Those who take the places of the dead begin with what was saved.
+            from_files += u32::from(began.iter().any(|it| it.as_ref().is_ok_and(|at| *at > 0)));
+        } else {
+            assert!(began.iter().all(is_lost) && saved.is_empty(), "{text}");
+            lost += 1;
+        }
+    }
+    assert!(from_files > 50 && lost > 5, "{from_files} {lost}");
+}
+
+#[test]
+fn whoever_dies_too_while_all_take_their_states_from_a_checkpoint_changes_nothing() {
+    let moment = Duration::from_micros(900);
+    let crashes = || [1, PARTNER].map(|rank| Crash::at_time(rank, moment));
+    let job = |seed| Simulation::new(RANKS).spares(4).seed(seed).crashes(crashes());
+    let calm = start_shared(&Disk::default(), job(0), false);
+    let mut others = 0;
+    for process in [0, 2, 4] {
+        let last = calm.processes[process as usize].effects;
+        for effect in 1..last {
+            let disk = Disk::default();
+            let job = job(effect).crash(Crash::before_effect(process, effect));
+            let began: Vec<_> = start_shared(&disk, job, false).expect_orderly();
+            let text = format!("{process} before {effect}: {began:?} {:?}", disk.names());
+            let fine = began.iter().all(Result::is_ok);
+            let lost = began.iter().all(|it| matches!(it, Err(Error::StateLost { .. })));
+            assert!(fine || (lost && complete(&disk, RANKS).is_empty()), "{text}");
+            others += u32::from(fine);
+        }
+    }
+    assert!(others > 300, "{others}");
+}
