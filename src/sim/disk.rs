@@ -15,7 +15,7 @@ use crate::seam::archive::Archive;
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     contents: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
-    refused: Arc<Mutex<Option<String>>>,
+    refused: Arc<Mutex<Option<fn(&str) -> bool>>>,
 }
 
 impl Disk {
@@ -29,10 +29,16 @@ impl Disk {
         self.with(|contents| contents.get_mut(name).map(change));
     }
 
-    /// From now on a content is not saved if its name has this in it, as on a full disk.
-    pub fn refuse(&self, part_of_name: Option<&str>) {
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) =
-            part_of_name.map(str::to_owned);
+    /// From now on nothing comes under a name for which this is true, as on a full disk. What is
+    /// being written has a name that ends with `.part`.
+    pub fn refuse(&self, is_refused: Option<fn(&str) -> bool>) {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = is_refused;
+    }
+
+    fn check(&self, name: &str) -> io::Result<()> {
+        let refused = *self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_refused = refused.is_some_and(|is_refused| is_refused(name));
+        if is_refused { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<String, Vec<u8>>) -> T) -> T {
@@ -43,10 +49,7 @@ impl Disk {
 impl Archive for Disk {
     fn put(&mut self, name: &str, bytes: u64, pieces: &[(u64, &[u8])]) -> io::Result<()> {
         here::effect();
-        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if refused.is_some_and(|part| name.contains(&part)) {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
+        self.check(name)?;
         for (offset, piece) in pieces {
             // Half of a piece is there before the rest.
             for half in [0..piece.len() / 2, piece.len() / 2..piece.len()] {
@@ -64,6 +67,7 @@ impl Archive for Disk {
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         here::effect();
+        self.check(to)?;
         self.with(|contents| {
             let content = contents.remove(from).ok_or(io::ErrorKind::NotFound)?;
             contents.insert(to.to_owned(), content);

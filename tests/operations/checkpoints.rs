@@ -3,12 +3,27 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use fampi::{
-    Checkpoints, Error, Flow, Interval, ReduceOp, Saved, State, Timeout, TryBlock, World, policy,
+    Checkpoints, Error, Files, Flow, Interval, ReduceOp, Saved, State, Timeout, TryBlock, World,
+    policy,
     sim::{Crash, Disk, Ending, Report, Simulation},
 };
 
 const RANKS: u32 = 4;
 const STEPS: u64 = 12;
+
+/// How files are shared, where two ranks are on each node.
+const KINDS: [Files; 3] = [Files::OfEachRank, Files::OfEachNode, Files::OfTheJob];
+
+fn job(ranks: u32) -> Simulation {
+    Simulation::new(ranks).nodes((0..16).map(|process| process / 2))
+}
+
+/// As these tests save; those of shared files compress.
+fn checkpoints(disk: &Disk, files: Files, restart: bool) -> Checkpoints {
+    let to = Checkpoints::on_disk(disk).every(Interval::Every(4)).files(files);
+    let to = if files == Files::OfEachRank { to } else { to.compressed() };
+    if restart { to.restart() } else { to }
+}
 
 /// A number of each rank, which depends on the order of all steps.
 struct Number {
@@ -58,17 +73,20 @@ fn count(mut world: World, checkpoints: Checkpoints) -> Result<(u64, u64), Error
 type Counted = Result<(u64, u64), Error>;
 
 /// One start of the job.
-fn start(disk: &Disk, ranks: u32, restart: bool, crashes: Vec<Crash>) -> Report<Counted> {
-    let disk = disk.clone();
-    Simulation::new(ranks).crashes(crashes).run_world(move |world| {
-        let checkpoints = Checkpoints::on_disk(&disk).every(Interval::Every(4));
-        count(world, if restart { checkpoints.restart() } else { checkpoints })
-    })
+fn start(
+    disk: &Disk,
+    ranks: u32,
+    files: Files,
+    restart: bool,
+    crashes: Vec<Crash>,
+) -> Report<Counted> {
+    let (disk, job) = (disk.clone(), job(ranks).crashes(crashes));
+    job.run_world(move |world| count(world, checkpoints(&disk, files, restart)))
 }
 
 /// The numbers of all ranks when nothing happens.
 fn undisturbed() -> Vec<u64> {
-    let report = start(&Disk::default(), RANKS, false, Vec::new());
+    let report = start(&Disk::default(), RANKS, Files::default(), false, Vec::new());
     report.expect_orderly().into_iter().map(|counted| counted.expect("no fault").0).collect()
 }
 
@@ -78,8 +96,10 @@ fn complete(disk: &Disk, ranks: u32) -> Vec<u64> {
     let ending = format!("-of-{ranks}.ckpt");
     for name in disk.names().iter().filter(|name| name.ends_with(&ending)) {
         let words: Vec<&str> = name.split('-').collect();
+        let number = |at: usize| words[at].parse::<u32>().expect("a number");
+        let in_it = if words[4] == "to" { number(5) - number(3) + 1 } else { 1 };
         let set = (words[1].parse().expect("launch"), words[2].parse().expect("steps"));
-        *parts.entry(set).or_default() += 1;
+        *parts.entry(set).or_default() += in_it;
     }
     parts.into_iter().filter(|(_, parts)| *parts == ranks).map(|((_, steps), _)| steps).collect()
 }
@@ -92,76 +112,113 @@ fn blackout(moment: Duration) -> Vec<Crash> {
 #[test]
 fn a_job_that_dies_as_a_whole_at_any_moment_goes_on_from_its_newest_complete_checkpoint() {
     let expected = undisturbed();
-    let mut began = BTreeMap::new();
-    for microseconds in (0..2_400).step_by(7) {
-        let disk = Disk::default();
-        drop(start(&disk, RANKS, false, blackout(Duration::from_micros(microseconds))));
-        let newest = complete(&disk, RANKS).last().copied();
-        let there = disk.names();
-        let again = start(&disk, RANKS, true, Vec::new()).expect_orderly();
-        for (rank, counted) in again.into_iter().enumerate() {
-            match (newest, counted) {
-                (Some(newest), Ok(found)) => {
-                    assert_eq!(found, (expected[rank], newest), "{there:?}");
+    for files in KINDS {
+        let mut began = BTreeMap::new();
+        for microseconds in (0..2_400).step_by(7) {
+            let disk = Disk::default();
+            drop(start(&disk, RANKS, files, false, blackout(Duration::from_micros(microseconds))));
+            let newest = complete(&disk, RANKS).last().copied();
+            let there = disk.names();
+            // What is in files of one kind can be gone on from with files of another one.
+            let then = KINDS[microseconds as usize % KINDS.len()];
+            let again = start(&disk, RANKS, then, true, Vec::new()).expect_orderly();
+            for (rank, counted) in again.into_iter().enumerate() {
+                match (newest, counted) {
+                    (Some(newest), Ok(found)) => {
+                        assert_eq!(found, (expected[rank], newest), "{there:?}");
+                    }
+                    (None, Err(Error::NoCheckpoint { ranks: RANKS, .. })) => {}
+                    other => panic!("after {microseconds} µs, with {there:?}: {other:?}"),
                 }
-                (None, Err(Error::NoCheckpoint { ranks: RANKS, .. })) => {}
-                other => panic!("after {microseconds} µs, with {there:?}: {other:?}"),
             }
+            *began.entry(newest).or_insert(0) += 1;
+            let finished = disk.names();
+            assert!(newest.is_none() || finished.iter().all(|it| it.ends_with(".ckpt")));
         }
-        *began.entry(newest).or_insert(0) += 1;
+        assert_eq!(began.keys().copied().collect::<Vec<_>>(), [None, Some(4), Some(8)]);
     }
-    assert_eq!(began.keys().copied().collect::<Vec<_>>(), [None, Some(4), Some(8)]);
 }
 
 #[test]
 fn deaths_before_any_effect_of_saving_change_neither_this_job_nor_the_next() {
     let expected = undisturbed();
-    let calm = start(&Disk::default(), RANKS, false, Vec::new());
-    for effect in 20..calm.processes[1].effects {
-        let disk = Disk::default();
-        let report = start(&disk, RANKS, false, vec![Crash::before_effect(1, effect)]);
-        let mut numbers: Vec<_> =
-            report.expect_orderly().into_iter().map(|it| it.expect("survived").0).collect();
-        // The process that died is replaced by one at the end, or died after the last step.
-        numbers.sort_unstable_by_key(|number| expected.iter().position(|it| it == number));
-        let without: Vec<_> = [0, 2, 3].map(|rank| expected[rank]).to_vec();
-        assert!(numbers == expected || numbers == without, "effect {effect}: {numbers:?}");
-        let next = start(&disk, RANKS, true, Vec::new()).expect_orderly();
-        let numbers: Vec<_> = next.into_iter().map(|it| it.expect("a checkpoint").0).collect();
-        assert_eq!(numbers, expected, "after effect {effect}");
+    for (files, victim) in KINDS.into_iter().flat_map(|files| [0, 1].map(|rank| (files, rank))) {
+        let calm = start(&Disk::default(), RANKS, files, false, Vec::new());
+        for effect in 20..calm.processes[victim].effects {
+            let disk = Disk::default();
+            let crash = Crash::before_effect(victim as u32, effect);
+            let report = start(&disk, RANKS, files, false, vec![crash]);
+            let mut numbers: Vec<_> =
+                report.expect_orderly().into_iter().map(|it| it.expect("survived").0).collect();
+            // The process that died is replaced by one at the end, or died after the last step.
+            numbers.sort_unstable_by_key(|number| expected.iter().position(|it| it == number));
+            let mut without = expected.clone();
+            without.remove(victim);
+            let text = format!("{files:?}, {victim} before {effect}: {numbers:?}");
+            assert!(numbers == expected || numbers == without, "{text}");
+            let next = start(&disk, RANKS, files, true, Vec::new()).expect_orderly();
+            let numbers: Vec<_> = next.into_iter().map(|it| it.expect("a checkpoint").0).collect();
+            assert_eq!(numbers, expected, "{text}");
+        }
     }
 }
 
 #[test]
-fn a_damaged_or_missing_part_makes_no_mixture_but_one_error_on_all_ranks() {
-    for damage in 0..3 {
+fn each_kind_has_as_many_files_as_it_says() {
+    for (files, number) in KINDS.into_iter().zip([5, 3, 1]) {
         let disk = Disk::default();
-        start(&disk, RANKS, false, Vec::new()).expect_orderly();
-        let name = disk.names().into_iter().find(|name| name.contains("-2-of-")).expect("a part");
-        disk.spoil(&name, |content| match damage {
+        start(&disk, 5, files, false, Vec::new()).expect_orderly();
+        assert_eq!(disk.names().len(), number, "{:?}", disk.names());
+        assert_eq!(complete(&disk, 5), [8]);
+    }
+}
+
+/// Damages the part of rank 2, of four, in the only set.
+fn damage_the_part_of_rank_2(disk: &Disk, change: impl FnOnce(&mut Vec<u8>, usize)) {
+    let holds = |name: &&String| ["-2-", "-2-to-", "-0-to-3-"].iter().any(|it| name.contains(it));
+    let name = disk.names().iter().find(holds).cloned().expect("a part");
+    let place = if name.contains("-0-to-3-") { Some(2) } else { name.find("-2-to-").map(|_| 0) };
+    disk.spoil(&name, |content| {
+        let entry = place.map(|place| content[16 * place..][..8].try_into().expect("eight"));
+        let begin = entry.map_or(0, u64::from_le_bytes) as usize;
+        change(content, begin);
+    });
+}
+
+#[test]
+fn a_damaged_or_missing_part_makes_no_mixture_but_one_error_on_all_ranks() {
+    for (files, damage) in KINDS.into_iter().flat_map(|it| (0..4).map(move |damage| (it, damage))) {
+        let disk = Disk::default();
+        start(&disk, RANKS, files, false, Vec::new()).expect_orderly();
+        damage_the_part_of_rank_2(&disk, |content, begin| match damage {
             0 => content.truncate(content.len() - 1),
-            1 => content[70] ^= 4,
+            1 => content[begin + 70] ^= 4,
+            // As a disk does that has lost what was last written, or an index of nonsense.
+            2 if begin > 0 => content[..64.min(begin)].fill(0xff),
+            2 => content.fill(0),
             _ => content.clear(),
         });
-        for counted in start(&disk, RANKS, true, Vec::new()).expect_orderly() {
-            assert!(matches!(counted, Err(Error::NoCheckpoint { .. })), "{counted:?}");
+        for counted in start(&disk, RANKS, files, true, Vec::new()).expect_orderly() {
+            assert!(matches!(counted, Err(Error::NoCheckpoint { .. })), "{damage} {counted:?}");
         }
     }
 }
 
 #[test]
 fn a_job_neither_overwrites_checkpoints_nor_takes_those_of_another_size() {
-    let disk = Disk::default();
-    start(&disk, RANKS, false, Vec::new()).expect_orderly();
-    let there = disk.names();
-    assert_eq!(complete(&disk, RANKS), [8]);
-    for counted in start(&disk, RANKS, false, Vec::new()).expect_orderly() {
-        assert!(matches!(counted, Err(Error::CheckpointsExist { .. })), "{counted:?}");
+    for files in KINDS {
+        let disk = Disk::default();
+        start(&disk, RANKS, files, false, Vec::new()).expect_orderly();
+        let there = disk.names();
+        assert_eq!(complete(&disk, RANKS), [8]);
+        for counted in start(&disk, RANKS, files, false, Vec::new()).expect_orderly() {
+            assert!(matches!(counted, Err(Error::CheckpointsExist { .. })), "{counted:?}");
+        }
+        for counted in start(&disk, 3, files, true, Vec::new()).expect_orderly() {
+            assert!(matches!(counted, Err(Error::NoCheckpoint { ranks: 3, .. })), "{counted:?}");
+        }
+        assert_eq!(disk.names(), there);
     }
-    for counted in start(&disk, 3, true, Vec::new()).expect_orderly() {
-        assert!(matches!(counted, Err(Error::NoCheckpoint { ranks: 3, .. })), "{counted:?}");
-    }
-    assert_eq!(disk.names(), there);
 }
 
 /// Numbers that all ranks have together, each rank as many as its neighbours or one more.
@@ -237,29 +294,28 @@ fn shared(mut world: World, checkpoints: Checkpoints) -> Result<u64, Error> {
     Ok(first.unwrap_or_default())
 }
 
-fn start_shared(disk: &Disk, job: Simulation, restart: bool) -> Report<Result<u64, Error>> {
+type Begun = Result<u64, Error>;
+
+fn start_shared(disk: &Disk, job: Simulation, files: Files, restart: bool) -> Report<Begun> {
     let disk = disk.clone();
-    job.run_world(move |world| {
-        let checkpoints = Checkpoints::on_disk(&disk).every(Interval::Every(4));
-        shared(world, if restart { checkpoints.restart() } else { checkpoints })
-    })
+    job.run_world(move |world| shared(world, checkpoints(&disk, files, restart)))
 }
 
 /// Where so many ranks have saved, and all have died.
-fn left_by(ranks: u32) -> Disk {
+fn left_by(ranks: u32, files: Files) -> Disk {
     let disk = Disk::default();
-    let all_die = (0..ranks).map(|rank| Crash::at_time(rank, Duration::from_millis(1)));
-    drop(start_shared(&disk, Simulation::new(ranks).crashes(all_die), false));
+    let all_die = (0..ranks).map(|rank| Crash::at_time(rank, Duration::from_micros(1_200)));
+    drop(start_shared(&disk, job(ranks).crashes(all_die), files, false));
     disk
 }
 
 #[test]
 fn a_job_goes_on_with_more_or_fewer_ranks_from_what_all_have_saved() {
-    for before in 1..7 {
+    for (files, before) in KINDS.into_iter().flat_map(|it| (1..7).map(move |ranks| (it, ranks))) {
         for ranks in 1..7 {
-            let disk = left_by(before);
+            let disk = left_by(before, files);
             let saved = disk.names().len();
-            let again = start_shared(&disk, Simulation::new(ranks), true).expect_orderly();
+            let again = start_shared(&disk, job(ranks), files, true).expect_orderly();
             let began: Vec<u64> = again.into_iter().map(|it| it.expect("a checkpoint")).collect();
             assert!(began.iter().all(|it| *it == began[0] && *it >= 4), "{began:?} {saved}");
             // The newest ones are those of as many ranks, and those before are removed.
@@ -273,16 +329,17 @@ fn a_job_goes_on_with_more_or_fewer_ranks_from_what_all_have_saved() {
 
 #[test]
 fn whoever_dies_while_a_job_of_another_size_begins_loses_nothing() {
-    for (before, ranks) in [(3, 4), (5, 2)] {
-        let newest = complete(&left_by(before), before).last().copied().expect("a set");
+    for (files, before, ranks) in [(KINDS[0], 3, 4), (KINDS[0], 5, 2), (KINDS[1], 3, 4)] {
+        let left = || left_by(before, files);
+        let newest = complete(&left(), before).last().copied().expect("a set");
         let mut in_the_beginning = 0;
-        let calm = start_shared(&left_by(before), Simulation::new(ranks), true);
+        let calm = start_shared(&left(), job(ranks), files, true);
         for effect in 1..calm.processes[1].effects {
             for spares in [0, 1] {
-                let disk = left_by(before);
-                let job = Simulation::new(ranks).spares(spares).seed(effect);
+                let disk = left();
+                let job = job(ranks).spares(spares).seed(effect);
                 let job = job.crash(Crash::before_effect(1, effect));
-                let report = start_shared(&disk, job, true);
+                let report = start_shared(&disk, job, files, true);
                 let died = matches!(report.processes[1].ending, Ending::Crashed);
                 let text = format!("effect {effect}, {spares}: {report}");
                 let began: Vec<_> = report.expect_orderly();
@@ -298,93 +355,110 @@ fn whoever_dies_while_a_job_of_another_size_begins_loses_nothing() {
 
 #[test]
 fn of_sets_of_several_sizes_the_newest_that_is_whole_counts() {
-    let mut moments = 0;
-    // A job of four goes on, and dies when its first set is complete and the old one still there.
-    for microseconds in (200..1500).step_by(2) {
-        let disk = left_by(3);
-        let moment = Duration::from_micros(microseconds);
-        drop(start_shared(&disk, Simulation::new(4).crashes(blackout(moment)), true));
-        let (Some(older), Some(newer)) =
-            (complete(&disk, 3).last().copied(), complete(&disk, 4).last().copied())
-        else {
-            continue;
-        };
-        let spoiled = moments % 2 == 1;
-        if spoiled {
-            let name = disk.names().into_iter().find(|it| it.contains("-2-of-4")).expect("a part");
-            disk.spoil(&name, Vec::clear);
+    for files in KINDS {
+        let mut moments = 0;
+        // A job of four goes on, and dies when its first set is complete and the old one there.
+        for microseconds in (200..1500).step_by(2) {
+            let disk = left_by(3, files);
+            let moment = Duration::from_micros(microseconds);
+            drop(start_shared(&disk, job(4).crashes(blackout(moment)), files, true));
+            let (Some(older), Some(newer)) =
+                (complete(&disk, 3).last().copied(), complete(&disk, 4).last().copied())
+            else {
+                continue;
+            };
+            let spoiled = moments % 2 == 1;
+            if spoiled {
+                let is_newer = |name: &&String| name.contains("-of-4");
+                let name = disk.names().iter().rfind(is_newer).cloned().expect("a part");
+                disk.spoil(&name, Vec::clear);
+            }
+            let began: Vec<_> = start_shared(&disk, job(2), files, true).expect_orderly();
+            let expected = if spoiled { older } else { newer };
+            let text = format!("{files:?} {microseconds}: {began:?} {expected}");
+            assert!(began.iter().all(|it| *it == Ok(expected)), "{text}");
+            moments += 1;
         }
-        let began: Vec<_> = start_shared(&disk, Simulation::new(2), true).expect_orderly();
-        let expected = if spoiled { older } else { newer };
-        assert!(began.iter().all(|it| *it == Ok(expected)), "{microseconds}: {began:?} {expected}");
-        moments += 1;
+        assert!(moments > 3, "{files:?}: {moments}");
     }
-    assert!(moments > 3, "{moments}");
 }
 
 #[test]
 fn checkpoints_that_one_rank_cannot_save_leave_the_last_whole_one() {
-    let disk = left_by(4);
-    let whole = complete(&disk, 4);
-    disk.refuse(Some("-1-of-4"));
-    // The job goes on to its end without a checkpoint.
-    let ended: Vec<_> = start_shared(&disk, Simulation::new(4), true).expect_orderly();
-    assert!(ended.iter().all(|it| it.as_ref().ok() == whole.last()), "{ended:?} {whole:?}");
-    disk.refuse(None);
-    assert_eq!(complete(&disk, 4), whole, "{:?}", disk.names());
-    for (ranks, effect) in [4, 3].into_iter().flat_map(|it| (30..230).map(move |at| (it, at))) {
-        let disk = left_by(4);
-        disk.refuse(Some("-1-of-4"));
-        // Another rank dies, also between a checkpoint of its own and the end of that.
-        let job = Simulation::new(4).seed(effect).crash(Crash::before_effect(2, effect));
-        drop(start_shared(&disk, job, true));
+    let refused: [(Files, fn(&str) -> bool); 5] = [
+        (Files::OfEachRank, |name| name.contains("-1-of-4")),
+        (Files::OfEachNode, |name| name.contains("-0-to-1-of-4")),
+        (Files::OfTheJob, |name| name.contains("-0-to-3-of-4")),
+        // All is written, and the file does not get its name.
+        (Files::OfEachRank, |name| name.ends_with("-1-of-4.ckpt")),
+        (Files::OfEachNode, |name| name.ends_with("-0-to-1-of-4.ckpt")),
+    ];
+    for (files, refused) in refused {
+        let disk = left_by(4, files);
+        let whole = complete(&disk, 4);
+        disk.refuse(Some(refused));
+        // The job goes on to its end without a checkpoint.
+        let ended: Vec<_> = start_shared(&disk, job(4), files, true).expect_orderly();
+        assert!(ended.iter().all(|it| it.as_ref().ok() == whole.last()), "{ended:?} {whole:?}");
         disk.refuse(None);
-        let again: Vec<_> = start_shared(&disk, Simulation::new(ranks), true).expect_orderly();
-        let text = format!("{ranks} {effect}: {again:?} {whole:?}");
-        assert!(again.iter().all(|it| it.as_ref().ok() == whole.last()), "{text}");
+        assert_eq!(complete(&disk, 4), whole, "{:?}", disk.names());
+        for (ranks, effect) in [4, 3].into_iter().flat_map(|it| (30..230).map(move |at| (it, at))) {
+            let disk = left_by(4, files);
+            disk.refuse(Some(refused));
+            // Another rank dies, also between a checkpoint of its own and the end of that.
+            let dies = job(4).seed(effect).crash(Crash::before_effect(2, effect));
+            drop(start_shared(&disk, dies, files, true));
+            disk.refuse(None);
+            let again: Vec<_> = start_shared(&disk, job(ranks), files, true).expect_orderly();
+            let text = format!("{files:?} {ranks} {effect}: {again:?} {whole:?}");
+            assert!(again.iter().all(|it| it.as_ref().ok() == whole.last()), "{text}");
+        }
     }
 }
 
-/// The partner of rank 1 of four, where nothing is known of nodes.
+/// The partner of rank 1 of four.
 const PARTNER: u32 = 3;
 
 #[test]
 fn a_state_that_is_lost_with_its_partner_comes_from_the_newest_checkpoint_in_the_same_job() {
-    let (mut from_files, mut lost) = (0, 0);
-    for microseconds in (0..1_500).step_by(5) {
-        let disk = Disk::default();
-        let moment = Duration::from_micros(microseconds);
-        let crashes = [1, PARTNER].map(|rank| Crash::at_time(rank, moment));
-        let job = Simulation::new(RANKS).spares(2).seed(microseconds).crashes(crashes);
-        let began: Vec<_> = start_shared(&disk, job, false).expect_orderly();
-        let saved = complete(&disk, RANKS);
-        let is_lost =
-            |it: &Result<u64, Error>| matches!(it, Err(Error::StateLost { partner: Some(_), .. }));
-        let text = format!("{microseconds} µs: {began:?} {saved:?}");
-        if began.iter().all(Result::is_ok) {
-            // Those who take the places of the dead begin with what was saved.
-            from_files += u32::from(began.iter().any(|it| it.as_ref().is_ok_and(|at| *at > 0)));
-        } else {
-            assert!(began.iter().all(is_lost) && saved.is_empty(), "{text}");
-            lost += 1;
+    for files in KINDS {
+        let (mut from_files, mut lost) = (0, 0);
+        for microseconds in (0..1_500).step_by(5) {
+            let disk = Disk::default();
+            let moment = Duration::from_micros(microseconds);
+            let crashes = [1, PARTNER].map(|rank| Crash::at_time(rank, moment));
+            let job = job(RANKS).spares(2).seed(microseconds).crashes(crashes);
+            let began: Vec<_> = start_shared(&disk, job, files, false).expect_orderly();
+            let saved = complete(&disk, RANKS);
+            let is_lost = |it: &Begun| matches!(it, Err(Error::StateLost { partner: Some(_), .. }));
+            let text = format!("{files:?}, {microseconds} µs: {began:?} {saved:?}");
+            if began.iter().all(Result::is_ok) {
+                // Those who take the places of the dead begin with what was saved.
+                let later = |it: &Begun| it.as_ref().is_ok_and(|at| *at > 0);
+                from_files += u32::from(began.iter().any(later));
+            } else {
+                assert!(began.iter().all(is_lost) && saved.is_empty(), "{text}");
+                lost += 1;
+            }
         }
+        assert!(from_files > 50 && lost > 5, "{from_files} {lost}");
     }
-    assert!(from_files > 50 && lost > 5, "{from_files} {lost}");
 }
 
 #[test]
 fn whoever_dies_too_while_all_take_their_states_from_a_checkpoint_changes_nothing() {
     let moment = Duration::from_micros(900);
     let crashes = || [1, PARTNER].map(|rank| Crash::at_time(rank, moment));
-    let job = |seed| Simulation::new(RANKS).spares(4).seed(seed).crashes(crashes());
-    let calm = start_shared(&Disk::default(), job(0), false);
+    let job = |seed| job(RANKS).spares(4).seed(seed).crashes(crashes());
+    let files = Files::OfEachNode;
+    let calm = start_shared(&Disk::default(), job(0), files, false);
     let mut others = 0;
     for process in [0, 2, 4] {
         let last = calm.processes[process as usize].effects;
         for effect in 1..last {
             let disk = Disk::default();
             let job = job(effect).crash(Crash::before_effect(process, effect));
-            let began: Vec<_> = start_shared(&disk, job, false).expect_orderly();
+            let began: Vec<_> = start_shared(&disk, job, files, false).expect_orderly();
             let text = format!("{process} before {effect}: {began:?} {:?}", disk.names());
             let fine = began.iter().all(Result::is_ok);
             let lost = began.iter().all(|it| matches!(it, Err(Error::StateLost { .. })));
@@ -393,4 +467,17 @@ fn whoever_dies_too_while_all_take_their_states_from_a_checkpoint_changes_nothin
         }
     }
     assert!(others > 300, "{others}");
+}
+
+#[test]
+fn who_goes_back_to_an_older_checkpoint_saves_newer_ones_than_it_has_left() {
+    let moment = Duration::from_micros(1_300);
+    let crashes = || [1, PARTNER].map(|rank| Crash::at_time(rank, moment));
+    for files in KINDS {
+        let disk = Disk::default();
+        let job = job(RANKS).spares(2).crashes(crashes());
+        start_shared(&disk, job, files, false).expect_orderly();
+        let names = disk.names();
+        assert!(names.iter().all(|name| name.starts_with("fampi-000002-")), "{names:?}");
+    }
 }
