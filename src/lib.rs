@@ -84,6 +84,7 @@ pub use {
         policy::{self, Policy},
     },
     seam::{
+        archive::Files,
         lent::Elements,
         operation::FileMode,
         reduction::{ReduceOp, ReduceWith, Reducible},
@@ -120,7 +121,10 @@ fn enter(platform: mpi::MpiPlatform) -> Result<World, Error> {
     let mut world = World::enter(alloc::boxed::Box::new(platform))?;
     error::show_rank(world.rank());
     if let Some(settings) = mpi::checkpoints()? {
-        let mut checkpoints = Checkpoints::in_folder(settings.folder);
+        let mut checkpoints = Checkpoints::in_folder(settings.folder).files(settings.files);
+        if settings.compressed {
+            checkpoints = checkpoints.compressed();
+        }
         if let Some(steps) = settings.every {
             checkpoints = checkpoints.every(Interval::Every(steps));
         }

@@ -29,7 +29,7 @@ use crate::{
         interval::{Interval, steps_between},
     },
     seam::{
-        archive::Archive,
+        archive::{Archive, Files},
         reduction::{ReduceOp, ReduceWith},
     },
     sim::Disk,
@@ -49,7 +49,8 @@ pub(super) type Loss = (Rank, Option<Rank>);
 ///
 /// Each checkpoint is a set of files, one of each rank, and what it holds was committed before. A
 /// job that is started again with as many ranks goes on from the newest set that is complete; with
-/// another number of ranks if the state says how ([`State::resize`](crate::State::resize)). The
+/// another number of ranks if the state says how ([`State::resize`](crate::State::resize)). So does
+/// a job that has lost ranks together with those that kept their states, without ending. The
 /// folder may be shared, or each rank may have one of its own node; then a rank has to be started
 /// on the same node again, and there have to be as many. States that do not consist of numbers
 /// cannot be saved.
@@ -61,19 +62,6 @@ pub struct Checkpoints {
     restart: bool,
     files: Files,
     compressed: bool,
-}
-
-/// Whose states share a file.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Files {
-    /// Each rank has a file of its own.
-    #[default]
-    OfEachRank,
-    /// Ranks of one node that follow each other write one file together, so that there are fewer.
-    /// Where nodes are unknown, as [`Self::OfEachRank`].
-    OfEachNode,
-    /// All ranks write one file together. All nodes see the folder.
-    OfTheJob,
 }
 
 impl Checkpoints {

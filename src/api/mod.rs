@@ -34,7 +34,7 @@ mod world;
 pub use array::Array;
 pub use block::{BlockOptions, TryBlock};
 pub use channel::Channel;
-pub use checkpoints::{Checkpoints, Files};
+pub use checkpoints::Checkpoints;
 pub use collectives::Exchange;
 pub use comm::{Color, Comm, Formed, Forming};
 pub use file::{File, Number};

@@ -79,6 +79,9 @@ impl World {
     /// the step, which ends each by [`Step::commit`] or, with a reduction for nothing, by
     /// [`Step::commit_allreduce`]; the last step sums up the result.
     ///
+    /// With checkpoints ([`World::set_checkpoints`]) all go back to the newest one where a rank has
+    /// died with those that kept its state.
+    ///
     /// A step changes the state in place; what it changes elsewhere is not taken back after a
     /// fault. A program has one run at a time that replacements can enter; if it runs again after
     /// [`Ended::Escalated`], that goes on from the protected states.

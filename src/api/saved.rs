@@ -1,5 +1,6 @@
-//! How a job begins with a checkpoint, or goes back to one: the ranks choose a set that all can have,
-//! and each takes its own state from it, or, of a set of another number of ranks, what it needs.
+//! How a job begins with a checkpoint, or goes back to one: the ranks choose a set that all can
+//! have, and each takes its own state from it, or, of a set of another number of ranks, what it
+//! needs.
 
 use std::fmt;
 

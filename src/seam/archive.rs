@@ -4,6 +4,19 @@ use alloc::{string::String, vec::Vec};
 use core::ops::Range;
 use std::io;
 
+/// Whose states share a file.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Files {
+    /// Each rank has a file of its own.
+    #[default]
+    OfEachRank,
+    /// Ranks of one node that follow each other write one file together, so that there are fewer.
+    /// Where nodes are unknown, as [`Self::OfEachRank`].
+    OfEachNode,
+    /// All ranks write one file together. All nodes see the folder.
+    OfTheJob,
+}
+
 /// A place for named contents. Several processes may share it, and write one content together:
 /// each puts pieces of it under a name aside, and one of them gives it its name when all have. So
 /// whenever a process or its machine dies, a content is there as a whole or not at all.

@@ -11,11 +11,14 @@ use std::{
 use super::here;
 use crate::seam::archive::Archive;
 
+/// True for the name of a content that does not come to the disk.
+type Refused = fn(&str) -> bool;
+
 /// The contents of a disk by their names; clones are the same disk.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     contents: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
-    refused: Arc<Mutex<Option<fn(&str) -> bool>>>,
+    refused: Arc<Mutex<Option<Refused>>>,
 }
 
 impl Disk {
@@ -31,7 +34,7 @@ impl Disk {
 
     /// From now on nothing comes under a name for which this is true, as on a full disk. What is
     /// being written has a name that ends with `.part`.
-    pub fn refuse(&self, is_refused: Option<fn(&str) -> bool>) {
+    pub fn refuse(&self, is_refused: Option<Refused>) {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = is_refused;
     }
 

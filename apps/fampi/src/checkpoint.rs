@@ -24,6 +24,13 @@ pub(crate) struct Checkpoints {
     #[arg(long, value_name = "STEPS", allow_negative_numbers = true,
           value_parser = whole(1_u32..=u32::MAX, "a number of steps, at least 1"))]
     checkpoint_every: Option<u32>,
+    /// Whose states share a file: fewer files where ranks of a node that follow each other, or all
+    /// ranks of the job, write one together; all nodes then see the folder
+    #[arg(long, value_name = "WHOSE", value_parser = ["rank", "node", "job"])]
+    checkpoint_files: Option<String>,
+    /// Compress each state (LZ4) where that makes it smaller
+    #[arg(long)]
+    checkpoint_compress: bool,
 }
 
 impl Checkpoints {
@@ -31,7 +38,7 @@ impl Checkpoints {
     /// checkpoints is there afterwards; other machines may have one of their own.
     pub(crate) fn check(&self, is_here: bool) -> Result<(), Misuse> {
         match (&self.checkpoint, &self.restart) {
-            (None, None) if self.checkpoint_every.is_some() => {
+            (None, None) if self.has_details() => {
                 Err(Misuse("say where checkpoints go, too: --checkpoint FOLDER".to_owned()))
             }
             (Some(folder), _) | (_, Some(folder)) if folder.exists() && !folder.is_dir() => {
@@ -54,6 +61,12 @@ impl Checkpoints {
         }
     }
 
+    /// True when it is said how to save.
+    fn has_details(&self) -> bool {
+        let Self { checkpoint_every, checkpoint_files, checkpoint_compress, .. } = self;
+        checkpoint_every.is_some() || checkpoint_files.is_some() || *checkpoint_compress
+    }
+
     /// What the library is told.
     pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
         let Some(folder) = self.checkpoint.as_ref().or(self.restart.as_ref()) else {
@@ -65,6 +78,10 @@ impl Checkpoints {
         variables.extend(self.restart.iter().map(|_| ("FAMPI_RESTART", "on".into())));
         let every = self.checkpoint_every.map(|steps| steps.to_string().into());
         variables.extend(every.map(|steps| ("FAMPI_CHECKPOINT_EVERY", steps)));
+        let files = self.checkpoint_files.as_ref().map(|whose| whose.into());
+        variables.extend(files.map(|whose| ("FAMPI_CHECKPOINT_FILES", whose)));
+        let compress = self.checkpoint_compress.then(|| "on".into());
+        variables.extend(compress.map(|on| ("FAMPI_CHECKPOINT_COMPRESS", on)));
         variables
     }
 }

@@ -42,9 +42,10 @@ fn checkpoints(folder: &Path) -> Vec<String> {
 
 #[test]
 fn a_job_whose_ranks_all_die_goes_on_from_its_checkpoint_with_the_same_digits() {
-    for (ranks, program, kill) in [
-        ("4", ["minife", "nx=20", "yaml=none"], "iteration:40"),
-        ("8", ["lulesh", "-s", "4"], "cycle:60"),
+    let shared = &["--checkpoint-files", "job", "--checkpoint-compress"][..];
+    for (ranks, program, kill, how) in [
+        ("4", ["minife", "nx=20", "yaml=none"], "iteration:40", &[][..]),
+        ("8", ["lulesh", "-s", "4"], "cycle:60", shared),
     ] {
         let undisturbed = digits(&fampi(&["run", "-n", ranks], &program));
         let home = tempfile::tempdir().expect("a temporary folder");
@@ -58,11 +59,12 @@ fn a_job_whose_ranks_all_die_goes_on_from_its_checkpoint_with_the_same_digits() 
             .chain(["protect-every=5"])
             .chain(kills.iter().map(|it| &**it))
             .collect();
-        let options = ["-n", ranks, "--checkpoint-every", "10"];
+        let options = [&["-n", ranks, "--checkpoint-every", "10"], how].concat();
         let lost = fampi(&[&["run", "--checkpoint", folder], &options[..]].concat(), &words);
         assert!(!lost.status.success(), "all ranks were killed: {}", said(&lost));
         let there = checkpoints(&place);
-        assert!(!there.is_empty(), "{}", said(&lost));
+        let all_in_one = there.iter().all(|name| name.contains("-0-to-7-of-8"));
+        assert!(!there.is_empty() && all_in_one != how.is_empty(), "{}", said(&lost));
 
         // Neither by mistake from the beginning, nor with ranks that cannot take it: LULESH cannot
         // be divided anew, and MiniFE knows its problem.
@@ -89,6 +91,28 @@ fn a_job_whose_ranks_all_die_goes_on_from_its_checkpoint_with_the_same_digits() 
         let damaged = fampi(&["restart", folder, "-n", ranks], &program);
         assert!(!damaged.status.success(), "{}", said(&damaged));
         assert!(said(&damaged).contains("has no complete checkpoint"), "{}", said(&damaged));
+    }
+}
+
+#[test]
+fn a_state_that_is_lost_with_its_partner_comes_from_the_checkpoint_with_the_same_digits() {
+    let program = ["minife", "nx=20", "yaml=none", "protect-every=5"];
+    let undisturbed = digits(&fampi(&["run", "-n", "4"], &program));
+    // Where all ranks are on one node, the partner of rank 1 of four is rank 3.
+    let kills = ["kill=1@iteration:40", "kill=3@iteration:40"];
+    let dying = [&program[..], &kills].concat();
+    let lost = fampi(&["run", "-n", "4"], &dying);
+    assert!(!lost.status.success(), "{}", said(&lost));
+    assert!(said(&lost).contains("it and its partner, rank 3, both failed"), "{}", said(&lost));
+    for whose in ["rank", "node"] {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let folder = home.path().to_str().expect("a name");
+        let how = ["--checkpoint", folder, "--checkpoint-every", "10", "--checkpoint-files", whose];
+        let output = fampi(&[&["run", "-n", "4", "--spares", "2"], &how[..]].concat(), &dying);
+        assert_eq!(digits(&output), undisturbed, "{}", said(&output));
+        let names = checkpoints(home.path());
+        assert!(names.iter().all(|name| name.starts_with("fampi-000002-")), "{names:?}");
+        assert_eq!(names.len(), if whose == "rank" { 4 } else { 1 }, "{names:?}");
     }
 }
 
@@ -149,6 +173,8 @@ fn folders_that_will_not_do_are_refused_in_one_sentence() {
         (&["run", "-n", "2", "--checkpoint", file], "is no folder; name one"),
         (&["run", "-n", "2", "--checkpoint", below], "cannot be made"),
         (&["run", "-n", "2", "--checkpoint-every", "3"], "say where checkpoints go"),
+        (&["run", "-n", "2", "--checkpoint-compress"], "say where checkpoints go"),
+        (&["run", "-n", "2", "--checkpoint", "x", "--checkpoint-files", "rack"], "rank, node, job"),
         (&["run", "-n", "2", "--checkpoint", "x", "--checkpoint-every", "0"], "a number of steps"),
         (
             &["restart", empty, "-n", "2", "--checkpoint", "x"],

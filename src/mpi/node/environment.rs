@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use crate::error::Error;
+use crate::{error::Error, seam::archive::Files};
 
 /// How many of the launched processes are spares.
 const SPARES: &str = "FAMPI_SPARES";
@@ -28,6 +28,9 @@ const MAILBOX: &str = "FAMPI_MAILBOX";
 const CHECKPOINT: &str = "FAMPI_CHECKPOINT";
 const RESTART: &str = "FAMPI_RESTART";
 const CHECKPOINT_EVERY: &str = "FAMPI_CHECKPOINT_EVERY";
+/// Whose states share a file of a checkpoint, and whether they are compressed.
+const CHECKPOINT_FILES: &str = "FAMPI_CHECKPOINT_FILES";
+const CHECKPOINT_COMPRESS: &str = "FAMPI_CHECKPOINT_COMPRESS";
 /// The limits that can be set: less is no patience with a machine that does other things, too; more
 /// is some thirty years.
 const LIMIT_SECONDS: RangeInclusive<f64> = 0.1..=1e9;
@@ -85,6 +88,16 @@ fn switch_of(text: &OsStr) -> Option<bool> {
     }
 }
 
+/// Whose states share a file; `None` for what makes no sense.
+fn files_of(text: &OsStr) -> Option<Files> {
+    match text.to_str()?.trim() {
+        "rank" => Some(Files::OfEachRank),
+        "node" => Some(Files::OfEachNode),
+        "job" => Some(Files::OfTheJob),
+        _ => None,
+    }
+}
+
 fn number_of(text: &OsStr) -> Option<u32> {
     text.to_str()?.trim().parse().ok()
 }
@@ -127,19 +140,26 @@ pub struct CheckpointSettings {
     pub restart: bool,
     /// After how many steps one is due, if it is set.
     pub every: Option<u32>,
+    /// Whose states share a file.
+    pub files: Files,
+    /// States are compressed.
+    pub compressed: bool,
 }
 
 /// Where runs save checkpoints, if they do.
 ///
 /// # Errors
 ///
-/// [`Error::Unsupported`] for what is no switch or number of steps.
+/// [`Error::Unsupported`] for what is no switch, number of steps, or kind of files.
 pub fn checkpoints() -> Result<Option<CheckpointSettings>, Error> {
     let restart = switch(RESTART, false)?;
     let steps = |text: &OsStr| number_of(text).filter(|steps| *steps > 0).map(Some);
     let every = value(CHECKPOINT_EVERY, None, steps, "set it to a number of steps")?;
+    let advice = "set it to rank, node or job";
+    let files = value(CHECKPOINT_FILES, Files::OfEachRank, files_of, advice)?;
+    let compressed = switch(CHECKPOINT_COMPRESS, false)?;
     let folder = set(CHECKPOINT).map(PathBuf::from);
-    Ok(folder.map(|folder| CheckpointSettings { folder, restart, every }))
+    Ok(folder.map(|folder| CheckpointSettings { folder, restart, every, files, compressed }))
 }
 
 /// How long an ordinary call of MPI may last, zero for no limit.
