@@ -78,7 +78,7 @@ impl Checkpoints {
         variables.extend(self.restart.iter().map(|_| ("FAMPI_RESTART", "on".into())));
         let every = self.checkpoint_every.map(|steps| steps.to_string().into());
         variables.extend(every.map(|steps| ("FAMPI_CHECKPOINT_EVERY", steps)));
-        let files = self.checkpoint_files.as_ref().map(|whose| whose.into());
+        let files = self.checkpoint_files.as_ref().map(Into::into);
         variables.extend(files.map(|whose| ("FAMPI_CHECKPOINT_FILES", whose)));
         let compress = self.checkpoint_compress.then(|| "on".into());
         variables.extend(compress.map(|on| ("FAMPI_CHECKPOINT_COMPRESS", on)));
