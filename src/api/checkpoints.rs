@@ -376,10 +376,14 @@ impl Filing {
             saved = if rank == file.first { name(archive) } else { Ok(()) };
             complete = most(block, vec![failed(&saved)])?[0] == 0.0;
         }
+        if is_shared && complete {
+            saved = file.look(archive, rank, lengths[rank as usize]);
+            complete = most(block, vec![failed(&saved)])?[0] == 0.0;
+        }
         if let Err(error) = &saved {
             self.complain("saved", error);
         }
-        if !complete && rank == file.first {
+        if !complete {
             let _ = self.checkpoints.archive.remove(&aside);
         }
         Ok(complete)

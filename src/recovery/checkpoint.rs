@@ -129,22 +129,36 @@ impl File {
         archive.put(aside, bytes, pieces)
     }
 
-    /// The content of a rank's part, whatever it is.
-    fn content(self, archive: &mut dyn Archive, rank: u32) -> io::Result<Vec<u8>> {
+    /// Looks whether a rank sees its part, of this length, under the name that another one gave.
+    pub(crate) fn look(self, archive: &mut dyn Archive, rank: u32, length: u64) -> io::Result<()> {
+        let not_seen = || {
+            io::Error::other(
+                "ranks of several nodes write one file, and not all of them see it: name a folder \
+                 that all nodes share, or let ranks of a node share files",
+            )
+        };
+        let has_its_length = |place: Range<u64>| place.end - place.start == length;
+        let is_seen = self.index() == 0 || self.place(archive, rank).is_ok_and(has_its_length);
+        if is_seen { Ok(()) } else { Err(not_seen()) }
+    }
+
+    /// Where the part of a rank is said to lie.
+    fn place(self, archive: &mut dyn Archive, rank: u32) -> io::Result<Range<u64>> {
         if self.index() == 0 {
-            return archive.load(&self.name(), 0..u64::MAX);
+            return Ok(0..u64::MAX);
         }
         let at = ENTRY * u64::from(rank - self.first);
         let entry = archive.load(&self.name(), at..at + ENTRY)?;
         let mut rest = &entry[..];
         let found = word(&mut rest).zip(word(&mut rest));
         let (begin, length) = found.ok_or(io::ErrorKind::UnexpectedEof)?;
-        archive.load(&self.name(), begin..begin.saturating_add(length))
+        Ok(begin..begin.saturating_add(length))
     }
 
     /// The states of a rank's part, if it is there and undamaged.
     pub(crate) fn load(self, archive: &mut dyn Archive, part: Part) -> Option<Copies> {
-        part.decode(&self.content(archive, part.rank).ok()?)
+        let place = self.place(archive, part.rank).ok()?;
+        part.decode(&archive.load(&self.name(), place).ok()?)
     }
 
     /// The bytes before the parts.
