@@ -36,9 +36,10 @@ use crate::{
     timeout::Timeout,
 };
 
-/// How many sets a rank offers when a job starts again; two of its own launch can be complete, and
-/// one each of launches that ended before they could remove what was there.
-pub(super) const OFFERED: usize = 4;
+/// How many sets a rank offers, the newest first. Two of one start of the job can be there when
+/// ranks die while they save or remove one, and of each further start that ended before it had
+/// saved a whole set parts of one.
+pub(super) const OFFERED: usize = 16;
 /// A set, and how many ranks have saved it.
 pub(super) type Offer = (Set, u32);
 
@@ -47,13 +48,15 @@ pub(super) type Loss = (Rank, Option<Rank>);
 
 /// Where a run saves the protected states of all ranks, so that they outlive the job.
 ///
-/// Each checkpoint is a set of files, one of each rank, and what it holds was committed before. A
-/// job that is started again with as many ranks goes on from the newest set that is complete; with
-/// another number of ranks if the state says how ([`State::resize`](crate::State::resize)). So does
-/// a job that has lost ranks together with those that kept their states, without ending. The
-/// folder may be shared, or each rank may have one of its own node; then a rank has to be started
-/// on the same node again, and there have to be as many. States that do not consist of numbers
-/// cannot be saved.
+/// Each checkpoint is a set of files that has the states of all ranks, and what it holds was
+/// committed before. A job that is started again with as many ranks goes on from the newest set
+/// that is complete; with another number of ranks if the state says how
+/// ([`State::resize`](crate::State::resize)). A run goes back to its newest set, in the same job,
+/// when ranks have died together with those that kept their states.
+///
+/// The folder may be shared, or each rank may have one of its own node; then a rank has to be
+/// started on the same node again, and there have to be as many. States that do not consist of
+/// numbers cannot be saved.
 ///
 /// In a program without [`World::run`](crate::World::run), nothing is saved.
 pub struct Checkpoints {
@@ -125,6 +128,10 @@ pub(super) struct Filing {
     checkpoints: Checkpoints,
     /// What there was when it was last looked for.
     found: Vec<File>,
+    /// The first start of the job whose sets this run may go back to.
+    oldest: u64,
+    /// The file that got its name in the last attempt to save, and was not there before.
+    named: Option<File>,
     /// The number of this start of the job; 0 as long as this rank does not know it.
     launch: u64,
     /// One more than the steps of the newest checkpoint.
@@ -144,10 +151,11 @@ pub(super) struct Told {
     seen: u64,
     /// 1 where the job is to go on from one.
     restart: u64,
-    /// [`Filing::launch`], `saved` and `every`, where they are known.
+    /// [`Filing::launch`], `saved`, `every` and `oldest`, where they are known.
     launch: u64,
     saved: u64,
     every: u64,
+    oldest: u64,
     /// One more than a rank whose state is lost to all others, and than the one that had kept it;
     /// 0 for none.
     lost: u64,
@@ -155,7 +163,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    pub(super) const LENGTH: usize = 8;
+    pub(super) const LENGTH: usize = 9;
 
     /// What a rank tells, with the loss that the last attempt to bring states back has found.
     pub(super) fn of(filing: Option<&mut Filing>, lost: Option<Loss>) -> Self {
@@ -175,6 +183,7 @@ impl Told {
                 launch: it.launch,
                 saved: it.saved,
                 every: it.every.unwrap_or(0),
+                oldest: it.oldest,
                 ..told
             },
             Err(error) => {
@@ -185,13 +194,13 @@ impl Told {
     }
 
     pub(super) fn words(self) -> [u64; Self::LENGTH] {
-        let Self { lacks, seen, restart, launch, saved, every, lost, keeper } = self;
-        [lacks, seen, restart, launch, saved, every, lost, keeper]
+        let Self { lacks, seen, restart, launch, saved, every, oldest, lost, keeper } = self;
+        [lacks, seen, restart, launch, saved, every, oldest, lost, keeper]
     }
 
     pub(super) fn from_words(words: [u64; Self::LENGTH]) -> Self {
-        let [lacks, seen, restart, launch, saved, every, lost, keeper] = words;
-        Self { lacks, seen, restart, launch, saved, every, lost, keeper }
+        let [lacks, seen, restart, launch, saved, every, oldest, lost, keeper] = words;
+        Self { lacks, seen, restart, launch, saved, every, oldest, lost, keeper }
     }
 
     /// True when a job that has nothing protected is to go on from a checkpoint.
@@ -205,7 +214,12 @@ impl Told {
         rank(self.lost).map(|lost| (lost, rank(self.keeper)))
     }
 
-    /// Why a job that begins must not save checkpoints here.
+    /// The first start of the job whose sets count.
+    pub(super) fn oldest(self) -> u64 {
+        self.oldest
+    }
+
+    /// Why a job that begins to save must not do so here.
     pub(super) fn refusal(self, filing: Option<&Filing>) -> Option<Error> {
         let begins_over_others = self.launch == 0 && self.seen > 0 && self.restart == 0;
         let place = || filing.map(Filing::place).unwrap_or_default();
@@ -225,17 +239,33 @@ impl Told {
             launch if self.lost > 0 => (launch.max(self.seen) + 1, protected, None),
             launch => (launch, self.saved, Some(self.every).filter(|every| *every > 0)),
         };
+        it.oldest = match self.launch {
+            0 if self.restart == 0 => it.launch,
+            _ => self.oldest,
+        };
+        if self.lost > 0 {
+            it.since = None;
+        }
         it.since.get_or_insert(now);
     }
 }
 
 impl Filing {
     pub(super) fn of(checkpoints: Checkpoints) -> Self {
-        Self { checkpoints, found: Vec::new(), launch: 0, saved: 0, since: None, every: None }
+        Self {
+            checkpoints,
+            found: Vec::new(),
+            oldest: 0,
+            named: None,
+            launch: 0,
+            saved: 0,
+            since: None,
+            every: None,
+        }
     }
 
     /// All files, those that are aside as well.
-    fn files(&mut self) -> io::Result<Vec<(String, File, bool)>> {
+    fn list(&mut self) -> io::Result<Vec<(String, File, bool)>> {
         let names = self.checkpoints.archive.names()?.into_iter();
         let known = names.filter_map(|name| {
             let (file, is_aside) = File::named(&name)?;
@@ -246,20 +276,27 @@ impl Filing {
 
     /// Looks for what there is.
     fn find(&mut self) -> io::Result<()> {
-        let files = self.files()?.into_iter();
+        let files = self.list()?.into_iter();
         self.found = files.filter(|(.., aside)| !aside).map(|(_, file, _)| file).collect();
         self.found.sort_unstable();
         Ok(())
     }
 
-    /// The newest sets in which this rank has found no damage. Of a set of as many ranks it reads
-    /// its own part. Of a set of another number, if `resizes` is true, it sees that all parts are
-    /// there, and the ranks share the work of reading them.
-    pub(super) fn offers(&mut self, (rank, ranks): (u32, u32), resizes: bool) -> Vec<Offer> {
+    /// The newest sets in which this rank has found no damage, none of a start of the job before
+    /// `oldest`. Of a set of as many ranks it reads its own part. Of a set of another number, if
+    /// `resizes` is true, it sees that all parts are there, and the ranks share the work of reading
+    /// them.
+    pub(super) fn offers(
+        &mut self,
+        (rank, ranks): (u32, u32),
+        oldest: u64,
+        resizes: bool,
+    ) -> Vec<Offer> {
         if self.find().is_err() {
             return Vec::new();
         }
-        let mut offers: Vec<Offer> = self.found.iter().map(|it| (it.set, it.ranks)).collect();
+        let counts = self.found.iter().filter(|file| file.set.launch >= oldest);
+        let mut offers: Vec<Offer> = counts.map(|it| (it.set, it.ranks)).collect();
         offers.sort_unstable_by_key(|offer| core::cmp::Reverse(*offer));
         offers.dedup();
         let whole = offers.into_iter().filter(|&(set, before)| {
@@ -294,8 +331,8 @@ impl Filing {
         files.find_map(|file| file.load(&mut *checkpoints.archive, part))
     }
 
-    /// The file of a part.
-    fn file(&self, Part { set, rank, ranks }: Part, comm: &Comm) -> File {
+    /// The file that a rank's part goes to.
+    fn own_file(&self, Part { set, rank, ranks }: Part, comm: &Comm) -> File {
         let engine = comm.engine().borrow();
         let range = match self.checkpoints.files {
             Files::OfEachRank => rank..rank + 1,
@@ -308,7 +345,7 @@ impl Filing {
     /// Removes all sets before one that is complete, and what attempts at it have left.
     fn remove_before(&mut self, set: Set) -> io::Result<()> {
         let is_old = |file: &File, is_aside| file.set < set || (is_aside && file.set == set);
-        let old = self.files()?.into_iter().filter(|(_, file, aside)| is_old(file, *aside));
+        let old = self.list()?.into_iter().filter(|(_, file, aside)| is_old(file, *aside));
         old.into_iter().try_for_each(|(name, ..)| self.checkpoints.archive.remove(&name))
     }
 
@@ -348,7 +385,7 @@ impl Filing {
         let (set, began) = (Set { launch: self.launch, protected }, now());
         let part = Part { set, rank, ranks };
         let (file, is_shared) =
-            (self.file(part, comm), self.checkpoints.files != Files::OfEachRank);
+            (self.own_file(part, comm), self.checkpoints.files != Files::OfEachRank);
         let aside = file.name_aside(&attempt(block, comm));
         let compressed = self.checkpoints.compressed;
         let content = part.encode(&comm.engine().borrow().job.copies, compressed);
@@ -358,11 +395,14 @@ impl Filing {
         if is_shared {
             lengths = most(block, lengths)?;
         }
+        let gives_name = !is_shared || rank == file.first;
+        let was_there = gives_name && self.find().is_ok() && self.found.contains(&file);
+        let began_writing = now();
         let archive = &mut *self.checkpoints.archive;
         let put = content.and_then(|it| file.put(archive, &aside, rank, &it, &lengths));
         let name = |archive: &mut dyn Archive| archive.rename(&aside, &file.name());
         let mut saved = if is_shared { put } else { put.and_then(|()| name(archive)) };
-        let took = now().saturating_sub(began).as_secs_f64();
+        let took = now().saturating_sub(began_writing).as_secs_f64();
         let steps = protected.saturating_sub(self.saved).max(1);
         let each = began.saturating_sub(self.since.unwrap_or(began)).as_secs_f64() / steps as f64;
         let failed = |saved: &io::Result<()>| f64::from(u8::from(saved.is_err()));
@@ -373,7 +413,7 @@ impl Filing {
         let mut complete = all[2] == 0.0;
         if is_shared && complete {
             // All parts of the file are there.
-            saved = if rank == file.first { name(archive) } else { Ok(()) };
+            saved = if gives_name { name(archive) } else { Ok(()) };
             complete = most(block, vec![failed(&saved)])?[0] == 0.0;
         }
         if is_shared && complete {
@@ -386,31 +426,26 @@ impl Filing {
         if !complete {
             let _ = self.checkpoints.archive.remove(&aside);
         }
+        self.named = Some(file).filter(|_| gives_name && !was_there);
         Ok(complete)
     }
 
     /// A further run of the program saves newer checkpoints than those of this one.
     pub(super) fn for_next_run(self) -> Self {
-        Self { launch: self.launch + 1, saved: 0, since: None, every: None, ..self }
+        let launch = self.launch + 1;
+        Self { launch, oldest: launch, saved: 0, since: None, every: None, ..self }
     }
 
     /// The block is committed in which all ranks, or not all, have saved this.
-    pub(super) fn settle(
-        &mut self,
-        comm: &Comm,
-        (rank, ranks): (u32, u32),
-        protected: u64,
-        complete: bool,
-    ) {
-        let now = comm.engine().borrow().platform.now();
+    pub(super) fn settle(&mut self, protected: u64, complete: bool, now: Duration) {
         (self.saved, self.since) = (protected, Some(now));
         let set = Set { launch: self.launch, protected };
         let removed = if complete {
             self.remove_before(set)
         } else {
             // Some could not save theirs: this part is of no use, and would hide older ones.
-            let mine = self.file(Part { set, rank, ranks }, comm).name();
-            self.checkpoints.archive.remove(&mine)
+            let mine = self.named.take();
+            mine.map_or(Ok(()), |mine| self.checkpoints.archive.remove(&mine.name()))
         };
         if let Err(error) = removed {
             self.complain("removed", &error);

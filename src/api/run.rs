@@ -206,7 +206,7 @@ impl Run<'_> {
         let engine = self.comm.engine().borrow();
         let (protected, now) = (engine.job.protected_steps, engine.platform.now());
         drop(engine);
-        if S::INHERITED && !self.whole {
+        if S::INHERITED && !self.whole && self.lost.is_none() {
             let lost = self.comm.engine().borrow().lost_to(self.comm.key());
             match lost {
                 Some(Error::StateLost { rank, partner }) => self.lost = Some((rank, partner)),
@@ -215,14 +215,16 @@ impl Run<'_> {
             }
         }
         let mut block = self.comm.start(Level::Global)?;
-        let Ledger { schedule, steps_faulty, to_reach, faults, entered } = &self.ledger;
+        let Ledger { schedule, steps_faulty, to_reach, latest, faults, entered } = &self.ledger;
         let interval = schedule.after_faults(*faults, now.saturating_sub(*entered));
-        let mine = [protected, u64::from(*steps_faulty), *to_reach, u64::from(interval)];
+        let latest = protected.max(*latest);
+        let mine = [protected, u64::from(*steps_faulty), *to_reach, latest, u64::from(interval)];
         let told = Told::of(self.filing.as_mut(), self.lost);
         let joined = self.exchange(&mut block, mine, told, state);
         Ok(match Comm::conclude(block, joined, Timeout::Never)? {
             Tried::Committed(Err(refusal), _) => return Err(refusal),
-            Tried::Committed(Ok(([protected, steps_faulty, to_reach, interval], told)), _) => {
+            Tried::Committed(Ok((known, told)), _) => {
+                let [protected, steps_faulty, to_reach, latest, interval] = known;
                 let mut engine = self.comm.engine().borrow_mut();
                 engine.job.protected_steps = protected;
                 engine.job.roster.settled = engine.job.roster.generation;
@@ -230,6 +232,7 @@ impl Run<'_> {
                 drop(engine);
                 told.settle(&mut self.filing, protected, now);
                 (self.ledger.steps_faulty, self.ledger.to_reach) = (steps_faulty as u32, to_reach);
+                self.ledger.latest = latest.max(protected);
                 self.ledger.schedule.take(interval as u32);
                 let number = protected.saturating_sub(1);
                 self.steps = Some(number);
@@ -278,26 +281,28 @@ impl Run<'_> {
         since: u64,
     ) -> Result<Option<Ended>, Error> {
         let agreed = self.comm.engine().borrow().agreed_error(&report);
-        match agreed {
-            // A checkpoint may have it. Replacements do not know yet whether there is one: all
-            // learn it when they join again.
+        // A checkpoint may have it. Replacements do not know yet whether there is one: all learn it
+        // when they join again.
+        let lost = match agreed {
             Some(Error::StateLost { rank, partner }) if self.steps.is_none() => {
-                self.lost = Some((rank, partner));
+                Some((rank, partner))
             }
             Some(error) => return Err(error),
-            None => {}
-        }
+            None => None,
+        };
+        self.lost = lost.or(self.lost);
         // A rank may be in the next step already; all know in which one the block was begun.
         let step = self.steps.take().map(|_| since);
-        let decision = policy.decide(&self.situation(&report, step));
+        let decision = policy.decide(&self.situation(&report, step, lost.is_some()));
         tracing::info!(
             target: "fampi::run", %report, ?decision, step, here = ?error, "faulty"
         );
         self.left_open = None;
-        if matches!(decision, Decision::Escalate | Decision::Stop)
-            && let Some(error) = self.loss()
+        // Who has joined since another report named a loss may not know that one.
+        if let Some((rank, partner)) = lost
+            && matches!(decision, Decision::Escalate | Decision::Stop)
         {
-            return Err(error);
+            return Err(Error::StateLost { rank, partner });
         }
         match decision {
             Decision::Retry => {}
@@ -321,7 +326,12 @@ impl Run<'_> {
         self.lost.map(|(rank, partner)| Error::StateLost { rank, partner })
     }
 
-    fn situation<'r>(&mut self, report: &'r FaultReport, step: Option<u64>) -> Situation<'r> {
+    fn situation<'r>(
+        &mut self,
+        report: &'r FaultReport,
+        step: Option<u64>,
+        is_loss_new: bool,
+    ) -> Situation<'r> {
         let engine = self.comm.engine().borrow();
         let roster = &engine.job.roster;
         let (generation, spares) = (roster.generation, roster.spares.len());
@@ -334,8 +344,9 @@ impl Run<'_> {
             self.ledger.fail(step);
             self.ledger.steps_faulty
         } else {
-            self.joins_faulty += 1;
-            self.joins_faulty + rebuilds
+            // Going back to a checkpoint is another way, and not the same attempt again.
+            self.joins_faulty += u32::from(!is_loss_new);
+            (self.joins_faulty + rebuilds).max(1)
         };
         Situation {
             report,
@@ -363,27 +374,31 @@ impl Run<'_> {
     }
 
     /// The content of the block in which ranks join. What all know then is how many steps are
-    /// protected, how many blocks were faulty since, how many steps are progress, the interval, and
-    /// what there is of checkpoints; or why the run cannot begin.
+    /// protected, how many blocks were faulty since, how many steps are progress, how many were
+    /// ever protected, the interval, and what there is of checkpoints; or why the run cannot go on.
     fn exchange<S: State>(
         &mut self,
         block: &mut TryBlock,
-        mine: [u64; 4],
+        mine: [u64; 5],
         told: Told,
         state: &mut S,
-    ) -> Result<Result<([u64; 4], Told), Error>, Error> {
+    ) -> Result<Result<([u64; 5], Told), Error>, Error> {
         block.set_redundancy(state.redundancy());
         let all = [&mine[..], &told.words()].concat();
         let known = block.iallreduce(all, ReduceOp::Max)?;
         block.wait_local(known, Timeout::Never)?;
         let all = block.take(known)?;
-        let mut known = [0, 1, 2, 3].map(|at| all[at]);
+        let mut known = [0, 1, 2, 3, 4].map(|at| all[at]);
         let told = Told::from_words(std::array::from_fn(|at| all[known.len() + at]));
         self.lost = told.loss();
+        if let Some(refusal) = told.refusal(self.filing.as_ref()) {
+            return Ok(Err(refusal));
+        }
         let mut inherits = !self.whole;
         if self.lost.is_some() || (known[0] == 0 && told.restarts()) {
             let part = self.part();
-            match saved::restart(block, &self.comm, part, &mut self.filing, S::RESIZES)? {
+            let begun = saved::restart(block, &self.comm, part, &mut self.filing, told, S::RESIZES);
+            match begun? {
                 Begun::Refused(refusal) => return Ok(Err(self.loss().unwrap_or(refusal))),
                 Begun::Loaded(protected) => (known[0], inherits) = (protected, false),
                 Begun::Resized(protected, mut saved) => {
@@ -394,9 +409,6 @@ impl Run<'_> {
                 }
             }
         } else if known[0] == 0 {
-            if let Some(refusal) = told.refusal(self.filing.as_ref()) {
-                return Ok(Err(refusal));
-            }
             state.begin(block)?;
             known[0] = u64::from(block.protects());
             return Ok(Ok((known, told)));
@@ -431,9 +443,10 @@ impl Run<'_> {
         let mut block = self.comm.start(Level::Global)?;
         let saved = filing.checkpoint(&mut block, &self.comm, self.part(), protected);
         let tried = Comm::conclude(block, saved, Timeout::Never)?;
+        let now = self.comm.engine().borrow().platform.now();
         Ok(match tried {
             Tried::Committed(complete, _) => {
-                filing.settle(&self.comm, self.part(), protected, complete);
+                filing.settle(protected, complete, now);
                 self.filing = Some(filing);
                 Ran::On
             }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::{
     Comm, TryBlock,
-    checkpoints::{Filing, OFFERED, Offer},
+    checkpoints::{Filing, OFFERED, Offer, Told},
 };
 use crate::{
     engine::Copies,
@@ -98,9 +98,10 @@ pub(super) fn restart<'a>(
     comm: &Comm,
     part: (u32, u32),
     filing: &'a mut Option<Filing>,
+    told: Told,
     resizes: bool,
 ) -> Result<Begun<'a>, Error> {
-    let offers = filing.as_mut().map(|it| it.offers(part, resizes));
+    let offers = filing.as_mut().map(|it| it.offers(part, told.oldest(), resizes));
     let mut offers = offers.unwrap_or_default();
     offers.resize(OFFERED, (Set { launch: 0, protected: 0 }, 0));
     let words = |(set, ranks): Offer| [set.launch, set.protected, ranks.into()];
@@ -122,7 +123,12 @@ pub(super) fn restart<'a>(
     let (rank, ranks) = part;
     if before == ranks {
         let copies = it.load(Part { set, rank, ranks }).ok_or(none)?;
-        comm.engine().borrow_mut().job.copies = copies;
+        let job = &mut comm.engine().borrow_mut().job;
+        job.copies = copies;
+        if told.loss().is_some() {
+            // They are what this rank has even if the block fails.
+            job.protected_steps = set.protected;
+        }
         return Ok(Begun::Loaded(set.protected));
     }
     let saved = Saved { filing: it, set, before, now: part, last: None };

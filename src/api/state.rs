@@ -13,7 +13,8 @@ use crate::{
 /// state in slot 0, which forgets the dead after a shrink.
 pub trait State {
     /// True when [`Self::inherit`] takes over the states of the dead: then ranks that die
-    /// together with their partner end a run that wants to shrink with [`Error::StateLost`], and
+    /// together with their partner end a run that wants to shrink with [`Error::StateLost`], if no
+    /// checkpoint has what [`Self::resize`] can divide among the others, and
     /// those that die before the first commit with [`Error::NothingProtected`]. States that are not
     /// kept at partners cannot be taken over ([`Self::redundancy`]).
     const INHERITED: bool = false;
@@ -62,11 +63,11 @@ pub trait State {
     /// As [`Self::protect`].
     fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error>;
 
-    /// Called instead of [`Self::restore`] when a job goes on from a checkpoint
-    /// ([`Checkpoints::restart`](crate::Checkpoints::restart)) of another number of ranks, an
-    /// N-to-M restart: makes the state of this rank of what any of those have saved. All ranks see
-    /// their files. Then the state is protected. Only where [`Self::RESIZES`] is true; without that
-    /// such a checkpoint is not taken.
+    /// Called instead of [`Self::restore`] when a job goes on from a checkpoint of another number
+    /// of ranks, as an N-to-M restart ([`Checkpoints::restart`](crate::Checkpoints::restart)) or
+    /// after a shrink in which states were lost: makes the state of this rank of what any of those
+    /// have saved. All ranks see their files. Then the state is protected. Only where
+    /// [`Self::RESIZES`] is true; without that such a checkpoint is not taken.
     ///
     /// # Errors
     ///
@@ -76,7 +77,8 @@ pub trait State {
     }
 
     /// Called after a shrink and [`Self::restore`], on all ranks, to take over what
-    /// [`TryBlock::inherit`] gives. Without it the states of the dead are dropped.
+    /// [`TryBlock::inherit`] gives. Without it the states of the dead are dropped. Not where states
+    /// were lost and come from a checkpoint: that has those of all ranks.
     ///
     /// # Errors
     ///

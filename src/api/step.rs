@@ -85,6 +85,9 @@ pub(super) struct Ledger {
     pub(super) steps_faulty: u32,
     /// How many steps the run has to reach to be farther than before its faults.
     pub(super) to_reach: u64,
+    /// One more than the steps before the latest state that was ever protected: where a run goes
+    /// back to a checkpoint, what it protects on the way there again is no progress.
+    pub(super) latest: u64,
     /// Faults of this run as far as this rank has seen, and when it entered the run.
     pub(super) faults: u32,
     pub(super) entered: Duration,
@@ -360,7 +363,7 @@ impl Open {
 
 impl Ledger {
     pub(super) fn new(schedule: Schedule, entered: Duration) -> Self {
-        Self { schedule, steps_faulty: 0, to_reach: 0, faults: 0, entered }
+        Self { schedule, steps_faulty: 0, to_reach: 0, latest: 0, faults: 0, entered }
     }
 
     /// A block that was begun in this step is faulty.
@@ -382,12 +385,11 @@ impl Ledger {
             self.schedule.agree(costs);
         }
         if let Some(steps) = copied {
-            let protected = &mut comm.engine().borrow_mut().job.protected_steps;
+            comm.engine().borrow_mut().job.protected_steps = steps + 1;
             // A copy of what was protected before is no progress.
-            if *protected <= steps {
-                self.steps_faulty = 0;
+            if self.latest <= steps {
+                (self.steps_faulty, self.latest) = (0, steps + 1);
             }
-            *protected = steps + 1;
         }
     }
 }

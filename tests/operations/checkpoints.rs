@@ -283,10 +283,12 @@ fn shared(mut world: World, checkpoints: Checkpoints) -> Result<u64, Error> {
     let (me, ranks) = (world.origin(), world.size());
     let mut shares = Shares(numbers(0)[share(me, ranks)].to_vec());
     let rebuild = policy::Rebuild { times: 40, ..policy::Rebuild::default() };
-    let mut first = None;
+    let (mut first, mut last) = (None, 0);
     let ended = world.run(&rebuild, &mut shares, |step, shares| {
         let number = step.number();
         first.get_or_insert(number);
+        assert!(number + 8 >= last, "back to {number} from {last}, with a checkpoint each 4");
+        last = number;
         assert_eq!(shares.0, numbers(number)[share(me, ranks)], "{me} of {ranks}, {number}");
         shares.0 = numbers(number + 1)[share(me, ranks)].to_vec();
         Ok(if number + 1 < LONG { Flow::Continue } else { Flow::Done })

@@ -12,8 +12,9 @@ const ENDING: &str = "ckpt";
 
 #[derive(Args)]
 pub(crate) struct Checkpoints {
-    /// Let runs save the states of all ranks in this folder, which has no checkpoints yet, so that
-    /// `fampi restart` can go on from them
+    /// Let runs save the states of all ranks in this folder, which has no checkpoints yet: all go
+    /// back to them when a rank dies with those that kept its state, and `fampi restart` goes on
+    /// from them
     #[arg(long, value_name = "FOLDER")]
     pub(crate) checkpoint: Option<PathBuf>,
     /// Go on from the newest complete checkpoint in this folder, and save others there
@@ -24,8 +25,8 @@ pub(crate) struct Checkpoints {
     #[arg(long, value_name = "STEPS", allow_negative_numbers = true,
           value_parser = whole(1_u32..=u32::MAX, "a number of steps, at least 1"))]
     checkpoint_every: Option<u32>,
-    /// Whose states share a file: fewer files where ranks of a node that follow each other, or all
-    /// ranks of the job, write one together; all nodes then see the folder
+    /// Whose states share a file: each rank has one of its own, or ranks of a node that follow each
+    /// other write one together, or all ranks of the job do, whose nodes all have to see the folder
     #[arg(long, value_name = "WHOSE", value_parser = ["rank", "node", "job"])]
     checkpoint_files: Option<String>,
     /// Compress each state (LZ4) where that makes it smaller

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use fampi::{
-    Error, Files,
-    sim::{Crash, Disk},
+    Error, Files, Flow, Interval, Redundancy, Saved, State, TryBlock, policy,
+    sim::{Crash, Disk, Report, Simulation},
 };
 
-use super::{Begun, KINDS, RANKS, complete, job, start_shared};
+use super::{
+    Begun, KINDS, LONG, RANKS, Shares, checkpoints, complete, job, numbers, share, start_shared,
+};
 
 /// The partner of rank 1 of four.
 const PARTNER: u32 = 3;
@@ -69,8 +71,181 @@ fn who_goes_back_to_an_older_checkpoint_saves_newer_ones_than_it_has_left() {
     for files in KINDS {
         let disk = Disk::default();
         let job = job(RANKS).spares(2).crashes(crashes());
-        start_shared(&disk, job, files, false).expect_orderly();
-        let names = disk.names();
+        let began: Vec<_> = start_shared(&disk, job, files, false).expect_orderly();
+        assert!(began.iter().all(Result::is_ok) && began.iter().any(|it| *it != Ok(0)));
+        let (names, sets) = (disk.names(), complete(&disk, RANKS));
         assert!(names.iter().all(|name| name.starts_with("fampi-000002-")), "{names:?}");
+        assert_eq!(sets.len(), 1, "{names:?}");
+    }
+}
+
+/// How a run of this program ends, and how many steps this process has tried.
+type Tried = (Result<(), Error>, u64);
+
+/// Ranks 1 and 3, which stay each other's partners as all are on one node, die together in steps
+/// for which `dies` is true, with the run and the step.
+fn twice(disk: &Disk, times: u32, dies: fn(u32, u64) -> bool) -> Report<Tried> {
+    let disk = disk.clone();
+    Simulation::new(RANKS).spares(30).run_world(move |mut world| {
+        world.set_checkpoints(checkpoints(&disk, Files::OfEachRank, false));
+        let rebuild = policy::Rebuild { times, ..policy::Rebuild::default() };
+        let (me, mut tried) = (world.origin(), 0);
+        for run in 0..2 {
+            let mut shares = Shares(vec![u64::from(me); 8]);
+            let ended = world.run(&rebuild, &mut shares, |step, shares| {
+                tried += 1;
+                // Numbers of the run before would be greater.
+                assert_eq!(shares.0, [u64::from(me) + step.number(); 8], "run {run}");
+                if [1, PARTNER].contains(&me) && dies(run, step.number()) {
+                    fampi::sim::crash();
+                }
+                shares.0.iter_mut().for_each(|number| *number += 1);
+                Ok(if step.number() < 20 - u64::from(run) { Flow::Continue } else { Flow::Done })
+            });
+            if let Err(error) = ended.and_then(fampi::Ended::done) {
+                world.finalize();
+                return (Err(error), tried);
+            }
+        }
+        world.finalize();
+        (Ok(()), tried)
+    })
+}
+
+#[test]
+fn a_run_does_not_go_back_to_a_checkpoint_of_the_run_before() {
+    let disk = Disk::default();
+    let ended: Vec<_> = twice(&disk, 40, |run, step| run == 1 && step == 1).expect_orderly();
+    let lost = |it: &Tried| matches!(it.0, Err(Error::StateLost { .. }));
+    assert!(ended.iter().all(lost), "{ended:?}");
+    assert!(disk.names().iter().all(|name| name.starts_with("fampi-000001-")));
+}
+
+#[test]
+fn who_dies_again_and_again_in_one_step_ends_the_run_though_there_is_a_checkpoint() {
+    let ended = twice(&Disk::default(), 3, |run, step| run == 0 && step == 14).expect_orderly();
+    let stopped = |it: &Tried| matches!(it.0, Err(Error::Stopped { .. }));
+    assert!(ended.iter().all(stopped), "{ended:?}");
+    assert!(ended.iter().all(|(_, tried)| *tried < 100), "{ended:?}");
+}
+
+#[test]
+fn a_policy_of_one_attempt_goes_back_to_a_checkpoint_too() {
+    let disk = Disk::default();
+    let died = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counts = died.clone();
+    let to = disk.clone();
+    let report = job(RANKS).spares(2).run_world(move |mut world| {
+        world.set_checkpoints(checkpoints(&to, Files::OfTheJob, false));
+        let once = policy::Rebuild { times: 1, ..policy::Rebuild::default() };
+        let (me, mut shares) = (world.origin(), Shares(vec![u64::from(world.origin()); 8]));
+        let ended = world.run(&once, &mut shares, |step, shares| {
+            let dies = [1, PARTNER].contains(&me) && step.number() == 11;
+            if dies && counts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 2 {
+                fampi::sim::crash();
+            }
+            shares.0.iter_mut().for_each(|number| *number += 1);
+            Ok(if step.number() < 20 { Flow::Continue } else { Flow::Done })
+        });
+        world.finalize();
+        ended?.done()?;
+        Ok::<_, Error>(shares.0[0] - u64::from(me))
+    });
+    assert_eq!(report.expect_orderly(), [Ok(21), Ok(21), Ok(21), Ok(21)]);
+}
+
+/// [`Shares`] that survivors inherit.
+struct Inherited(Shares);
+
+impl State for Inherited {
+    const INHERITED: bool = true;
+    const RESIZES: bool = true;
+
+    fn interval(&self) -> Interval {
+        self.0.interval()
+    }
+
+    fn protect(&self, block: &mut TryBlock) -> Result<(), Error> {
+        self.0.protect(block)
+    }
+
+    fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error> {
+        self.0.restore(block)
+    }
+
+    fn inherit(&mut self, _: &mut TryBlock) -> Result<(), Error> {
+        panic!("nobody can inherit what is lost")
+    }
+
+    fn resize(&mut self, block: &mut TryBlock, saved: &mut Saved<'_>) -> Result<(), Error> {
+        self.0.resize(block, saved)
+    }
+}
+
+#[test]
+fn survivors_that_shrink_divide_what_all_have_saved() {
+    for microseconds in (700..1_400).step_by(10) {
+        let (disk, moment) = (Disk::default(), Duration::from_micros(microseconds));
+        let to = disk.clone();
+        let crashes = [1, PARTNER].map(|rank| Crash::at_time(rank, moment));
+        let job = job(RANKS).seed(microseconds).crashes(crashes);
+        let report = job.run_world(move |mut world| {
+            world.set_checkpoints(checkpoints(&to, Files::OfEachNode, false));
+            let mut state =
+                Inherited(Shares(numbers(0)[share(world.rank().number(), RANKS)].into()));
+            let shrink = policy::Shrink::default();
+            let ended = world.run(&shrink, &mut state, |step, state| {
+                let mine = share(step.comm().rank().number(), step.comm().size());
+                assert_eq!(state.0.0, numbers(step.number())[mine.clone()], "{}", step.number());
+                state.0.0 = numbers(step.number() + 1)[mine].to_vec();
+                Ok(if step.number() + 1 < LONG { Flow::Continue } else { Flow::Done })
+            });
+            world.finalize();
+            Ok::<_, Error>(ended?.done()?.size())
+        });
+        assert_eq!(report.expect_orderly(), [Ok(2), Ok(2)], "{microseconds}");
+    }
+}
+
+#[test]
+fn a_state_of_a_code_that_has_lost_too_many_comes_from_a_checkpoint() {
+    let (disk, moment) = (Disk::default(), Duration::from_micros(1_100));
+    let to = disk.clone();
+    let crashes = [0, 2].map(|rank| Crash::at_time(rank, moment));
+    let report = job(RANKS).spares(2).crashes(crashes).run_world(move |mut world| {
+        world.set_checkpoints(checkpoints(&to, Files::OfEachNode, false));
+        let me = world.origin();
+        let mut state = InACode(Shares(numbers(0)[share(me, RANKS)].into()));
+        let ended = world.run(&policy::Rebuild::default(), &mut state, |step, state| {
+            let mine = share(me, RANKS);
+            assert_eq!(state.0.0, numbers(step.number())[mine.clone()], "{}", step.number());
+            state.0.0 = numbers(step.number() + 1)[mine].to_vec();
+            Ok(if step.number() + 1 < LONG { Flow::Continue } else { Flow::Done })
+        });
+        world.finalize();
+        ended?.done().map(drop)
+    });
+    assert_eq!(report.expect_orderly(), [Ok(()), Ok(()), Ok(()), Ok(())]);
+    assert!(disk.names().iter().all(|name| name.starts_with("fampi-000002-")), "it has gone back");
+}
+
+/// [`Shares`] that are kept in a code, which survives one loss.
+struct InACode(Shares);
+
+impl State for InACode {
+    fn interval(&self) -> Interval {
+        self.0.interval()
+    }
+
+    fn redundancy(&self) -> Redundancy {
+        Redundancy::Group { ranks: RANKS, losses: 1 }
+    }
+
+    fn protect(&self, block: &mut TryBlock) -> Result<(), Error> {
+        self.0.protect(block)
+    }
+
+    fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error> {
+        self.0.restore(block)
     }
 }
