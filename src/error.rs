@@ -267,9 +267,10 @@ pub enum Error {
     #[error("no commit has protected the state yet; start again from the beginning")]
     NothingProtected,
 
-    /// A job begins where checkpoints of an earlier one are. All living ranks see it.
+    /// A run is to save where there are checkpoints that it does not know as its own. All living
+    /// ranks see it.
     #[error(
-        "{place} has checkpoints of an earlier job; go on from them by `fampi run --restart`, or \
+        "{place} has checkpoints of an earlier job; go on from them by `fampi restart {place}`, or \
          choose an empty folder"
     )]
     CheckpointsExist {

@@ -19,7 +19,7 @@ use std::{
 
 use super::{Comm, TryBlock};
 use crate::{
-    engine::Copies,
+    engine::{Copies, Saving},
     error::Error,
     native::Element,
     rank::Rank,
@@ -128,15 +128,11 @@ pub(super) struct Filing {
     checkpoints: Checkpoints,
     /// What there was when it was last looked for.
     found: Vec<File>,
-    /// The first start of the job whose sets this run may go back to.
-    oldest: u64,
+    /// Which of that is this job's.
+    own: Saving,
     /// The file that got its name in the last attempt to save, and was not there before.
     named: Option<File>,
-    /// The number of this start of the job; 0 as long as this rank does not know it.
-    launch: u64,
-    /// One more than the steps of the newest checkpoint.
-    saved: u64,
-    /// When it was saved, or this rank has joined.
+    /// When the newest checkpoint was saved, or this rank has joined.
     since: Option<Duration>,
     /// How many steps lie between two, once that is known.
     every: Option<u64>,
@@ -151,7 +147,7 @@ pub(super) struct Told {
     seen: u64,
     /// 1 where the job is to go on from one.
     restart: u64,
-    /// [`Filing::launch`], `saved`, `every` and `oldest`, where they are known.
+    /// What [`Saving`] says, and [`Filing::every`], where they are known.
     launch: u64,
     saved: u64,
     every: u64,
@@ -180,10 +176,10 @@ impl Told {
                 lacks: 0,
                 seen: it.found.iter().map(|file| file.set.launch).max().unwrap_or(0),
                 restart: it.checkpoints.restart.into(),
-                launch: it.launch,
-                saved: it.saved,
+                launch: it.own.launch,
+                saved: it.own.saved,
                 every: it.every.unwrap_or(0),
-                oldest: it.oldest,
+                oldest: it.own.oldest,
                 ..told
             },
             Err(error) => {
@@ -232,15 +228,15 @@ impl Told {
             *filing = None;
         }
         let Some(it) = filing else { return };
-        (it.launch, it.saved, it.every) = match self.launch {
+        (it.own.launch, it.own.saved, it.every) = match self.launch {
             0 if self.restart > 0 => (self.seen + 1, protected, None),
             0 => (self.seen + 1, 0, None),
             // What it saves again is newer than what it has left behind.
             launch if self.lost > 0 => (launch.max(self.seen) + 1, protected, None),
             launch => (launch, self.saved, Some(self.every).filter(|every| *every > 0)),
         };
-        it.oldest = match self.launch {
-            0 if self.restart == 0 => it.launch,
+        it.own.oldest = match self.launch {
+            0 if self.restart == 0 => it.own.launch,
             _ => self.oldest,
         };
         if self.lost > 0 {
@@ -251,17 +247,20 @@ impl Told {
 }
 
 impl Filing {
-    pub(super) fn of(checkpoints: Checkpoints) -> Self {
-        Self {
-            checkpoints,
-            found: Vec::new(),
-            oldest: 0,
-            named: None,
-            launch: 0,
-            saved: 0,
-            since: None,
-            every: None,
-        }
+    /// A run is to save these. `known` is what this process knows of where it saved before.
+    pub(super) fn of(checkpoints: Checkpoints, known: &Saving) -> Self {
+        let place = checkpoints.archive.place();
+        let own = if known.place == place {
+            known.clone()
+        } else {
+            Saving { place, ..Saving::default() }
+        };
+        Self { checkpoints, found: Vec::new(), own, named: None, since: None, every: None }
+    }
+
+    /// What this process is to know when its world is another one.
+    pub(super) fn own(&self) -> Saving {
+        self.own.clone()
     }
 
     /// All files, those that are aside as well.
@@ -370,7 +369,7 @@ impl Filing {
             Interval::Auto { .. } => self.every.unwrap_or(1),
         };
         // The copy before the first step is made again from nothing.
-        protected > 1 && protected >= self.saved + every
+        protected > 1 && protected >= self.own.saved + every
     }
 
     /// Saves the states, in a block that says whether all ranks have; true if so.
@@ -382,13 +381,14 @@ impl Filing {
         protected: u64,
     ) -> Result<bool, Error> {
         let now = || comm.engine().borrow().platform.now();
-        let (set, began) = (Set { launch: self.launch, protected }, now());
+        let (set, began) = (Set { launch: self.own.launch, protected }, now());
         let part = Part { set, rank, ranks };
         let (file, is_shared) =
             (self.own_file(part, comm), self.checkpoints.files != Files::OfEachRank);
         let aside = file.name_aside(&attempt(block, comm));
         let compressed = self.checkpoints.compressed;
         let content = part.encode(&comm.engine().borrow().job.copies, compressed);
+        let encoding = now().saturating_sub(began);
         let content = content.ok_or_else(|| io::Error::other("its states are not all numbers"));
         let mut lengths = vec![0; ranks as usize];
         lengths[rank as usize] = content.as_ref().map_or(0, |content| content.len() as u64);
@@ -396,14 +396,14 @@ impl Filing {
             lengths = most(block, lengths)?;
         }
         let gives_name = !is_shared || rank == file.first;
-        let was_there = gives_name && self.find().is_ok() && self.found.contains(&file);
-        let began_writing = now();
         let archive = &mut *self.checkpoints.archive;
+        let was_there = gives_name && archive.load(&file.name(), 0..1).is_ok();
+        let began_writing = now();
         let put = content.and_then(|it| file.put(archive, &aside, rank, &it, &lengths));
         let name = |archive: &mut dyn Archive| archive.rename(&aside, &file.name());
         let mut saved = if is_shared { put } else { put.and_then(|()| name(archive)) };
-        let took = now().saturating_sub(began_writing).as_secs_f64();
-        let steps = protected.saturating_sub(self.saved).max(1);
+        let took = (encoding + now().saturating_sub(began_writing)).as_secs_f64();
+        let steps = protected.saturating_sub(self.own.saved).max(1);
         let each = began.saturating_sub(self.since.unwrap_or(began)).as_secs_f64() / steps as f64;
         let failed = |saved: &io::Result<()>| f64::from(u8::from(saved.is_err()));
         let all = most(block, vec![took, each, failed(&saved)])?;
@@ -432,14 +432,15 @@ impl Filing {
 
     /// A further run of the program saves newer checkpoints than those of this one.
     pub(super) fn for_next_run(self) -> Self {
-        let launch = self.launch + 1;
-        Self { launch, oldest: launch, saved: 0, since: None, every: None, ..self }
+        let launch = self.own.launch + 1;
+        let own = Saving { launch, oldest: launch, saved: 0, ..self.own };
+        Self { own, since: None, every: None, ..self }
     }
 
     /// The block is committed in which all ranks, or not all, have saved this.
     pub(super) fn settle(&mut self, protected: u64, complete: bool, now: Duration) {
-        (self.saved, self.since) = (protected, Some(now));
-        let set = Set { launch: self.launch, protected };
+        (self.own.saved, self.since) = (protected, Some(now));
+        let set = Set { launch: self.own.launch, protected };
         let removed = if complete {
             self.remove_before(set)
         } else {

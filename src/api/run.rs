@@ -90,6 +90,7 @@ impl World {
     ///
     /// All living ranks get one error; the world can still be left in order: [`Error::Stopped`],
     /// [`Error::StateLost`], [`Error::RecoveryExhausted`], [`Error::NotAllDone`], [`Error::Left`],
+    /// with checkpoints [`Error::CheckpointsExist`] and [`Error::NoCheckpoint`],
     /// and what a policy asks for in vain, [`Error::TooFewSpares`], [`Error::CannotShrink`] and
     /// [`Error::CannotRebuild`].
     ///
@@ -161,7 +162,9 @@ impl World {
             match ran {
                 Ran::On => {}
                 Ran::Over => {
-                    run.world.filing = run.filing.map(Filing::for_next_run);
+                    run.filing = run.filing.map(Filing::for_next_run);
+                    run.note_saving();
+                    run.world.filing = run.filing;
                     return Ok(Ended::Done(run.comm));
                 }
                 Ran::Faulty { finished, error, since } => {
@@ -231,6 +234,7 @@ impl Run<'_> {
                 let now = engine.platform.now();
                 drop(engine);
                 told.settle(&mut self.filing, protected, now);
+                self.note_saving();
                 (self.ledger.steps_faulty, self.ledger.to_reach) = (steps_faulty as u32, to_reach);
                 self.ledger.latest = latest.max(protected);
                 self.ledger.schedule.take(interval as u32);
@@ -429,6 +433,13 @@ impl Run<'_> {
         (rank, self.comm.size())
     }
 
+    /// Lets this process know what it has saved, also in a world of later.
+    fn note_saving(&self) {
+        if let Some(it) = &self.filing {
+            self.comm.engine().borrow_mut().job.saving = it.own();
+        }
+    }
+
     /// True when the states are to be saved before the next step, on all ranks alike.
     fn saves(&self) -> bool {
         let protected = self.comm.engine().borrow().job.protected_steps;
@@ -448,6 +459,7 @@ impl Run<'_> {
             Tried::Committed(complete, _) => {
                 filing.settle(protected, complete, now);
                 self.filing = Some(filing);
+                self.note_saving();
                 Ran::On
             }
             Tried::Faulty(finished, error) => {

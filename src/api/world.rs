@@ -109,9 +109,11 @@ impl World {
     }
 
     /// From now on runs save checkpoints. All ranks call it with the same settings, replacements,
-    /// too; the tool `fampi` does it for them (`fampi run --checkpoint`).
+    /// too; the tool `fampi` does it for them (`fampi run --checkpoint`). A world that comes out of
+    /// a rebuild of the program's own ([`Comm::rebuild`]) has to be told again.
     pub fn set_checkpoints(&mut self, checkpoints: Checkpoints) {
-        self.filing = Some(Filing::of(checkpoints));
+        let filing = Filing::of(checkpoints, &self.engine().borrow().job.saving);
+        self.filing = Some(filing);
     }
 
     /// Does without the observer of this node, as if it had none, or with it again: for

@@ -46,6 +46,22 @@ pub(crate) struct Job {
     ended_at: Option<u64>,
     /// One more than the number of steps of a run whose outcome is protected; 0 when nothing is.
     pub(crate) protected_steps: u64,
+    /// Which checkpoints are this job's, as far as this process knows.
+    pub(crate) saving: Saving,
+}
+
+/// Where a run has saved checkpoints, and which of those there are its own; zeros as long as that
+/// is unknown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Saving {
+    /// The folder, for people.
+    pub(crate) place: String,
+    /// The number of this start of the job.
+    pub(crate) launch: u64,
+    /// The first start of the job whose sets the run may go back to.
+    pub(crate) oldest: u64,
+    /// One more than the steps of the newest checkpoint.
+    pub(crate) saved: u64,
 }
 
 /// A meeting to which this process has come.
@@ -93,6 +109,7 @@ impl Job {
             dismissed: false,
             ended_at: None,
             protected_steps: 0,
+            saving: Saving::default(),
         }
     }
 

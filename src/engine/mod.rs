@@ -86,7 +86,7 @@ pub(crate) use copies::{Content, Copies, Held, Kept, Known, Make, PendingCopy, S
 pub(crate) use exchange::Edge;
 use exchange::Exchanges;
 use job::Job;
-pub(crate) use job::Meeting;
+pub(crate) use job::{Meeting, Saving};
 use metrics::Metrics;
 use wait::{Pace, Waiting};
 pub(crate) use wait::{Span, Waited};

@@ -12,21 +12,20 @@ const ENDING: &str = "ckpt";
 
 #[derive(Args)]
 pub(crate) struct Checkpoints {
-    /// Let runs save the states of all ranks in this folder, which has no checkpoints yet: all go
-    /// back to them when a rank dies with those that kept its state, and `fampi restart` goes on
-    /// from them
+    /// Save the states of all ranks in this folder, which must not have checkpoints yet. The run
+    /// goes back to them when a rank dies together with those that keep its copy; `fampi restart`
+    /// goes on from them
     #[arg(long, value_name = "FOLDER")]
     pub(crate) checkpoint: Option<PathBuf>,
     /// Go on from the newest complete checkpoint in this folder, and save others there
     #[arg(long, value_name = "FOLDER", conflicts_with = "checkpoint")]
     pub(crate) restart: Option<PathBuf>,
-    /// Save a checkpoint after so many steps; as is best for its measured cost and a failure an
-    /// hour without this
+    /// Save every so many steps; without this as often as costs least if a failure comes every hour
     #[arg(long, value_name = "STEPS", allow_negative_numbers = true,
           value_parser = whole(1_u32..=u32::MAX, "a number of steps, at least 1"))]
     checkpoint_every: Option<u32>,
-    /// Whose states share a file: each rank has one of its own, or ranks of a node that follow each
-    /// other write one together, or all ranks of the job do, whose nodes all have to see the folder
+    /// Who writes a file together: each `rank` alone, ranks with consecutive numbers on one `node`,
+    /// or the whole `job`, whose nodes all have to see the folder
     #[arg(long, value_name = "WHOSE", value_parser = ["rank", "node", "job"])]
     checkpoint_files: Option<String>,
     /// Compress each state (LZ4) where that makes it smaller

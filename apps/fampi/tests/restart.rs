@@ -104,16 +104,21 @@ fn a_state_that_is_lost_with_its_partner_comes_from_the_checkpoint_with_the_same
     let lost = fampi(&["run", "-n", "4"], &dying);
     assert!(!lost.status.success(), "{}", said(&lost));
     assert!(said(&lost).contains("it and its partner, rank 3, both failed"), "{}", said(&lost));
-    for whose in ["rank", "node"] {
+    let mut sizes = Vec::new();
+    for (whose, smaller) in [("rank", &[][..]), ("node", &["--checkpoint-compress"])] {
         let home = tempfile::tempdir().expect("a temporary folder");
         let folder = home.path().to_str().expect("a name");
         let how = ["--checkpoint", folder, "--checkpoint-every", "10", "--checkpoint-files", whose];
-        let output = fampi(&[&["run", "-n", "4", "--spares", "2"], &how[..]].concat(), &dying);
+        let words = [&["run", "-n", "4", "--spares", "2"], &how[..], smaller].concat();
+        let output = fampi(&words, &dying);
         assert_eq!(digits(&output), undisturbed, "{}", said(&output));
         let names = checkpoints(home.path());
         assert!(names.iter().all(|name| name.starts_with("fampi-000002-")), "{names:?}");
         assert_eq!(names.len(), if whose == "rank" { 4 } else { 1 }, "{names:?}");
+        let size = |name: &String| fs::metadata(home.path().join(name)).expect("there").len();
+        sizes.push(names.iter().map(size).sum::<u64>());
     }
+    assert!(sizes[1] < sizes[0], "compressed: {sizes:?}");
 }
 
 /// What a line says of a number.

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use fampi::{
-    Error, Files, Flow, Interval, Redundancy, Saved, State, TryBlock, policy,
+    Error, Files, Flow, Interval, Placement, Policy, Redundancy, Saved, State, TryBlock, World,
+    policy,
     sim::{Crash, Disk, Report, Simulation},
 };
 
 use super::{
-    Begun, KINDS, LONG, RANKS, Shares, checkpoints, complete, job, numbers, share, start_shared,
+    Begun, KINDS, LONG, RANKS, Shares, checkpoints, complete, job, left_by, numbers, share,
+    start_shared,
 };
 
 /// The partner of rank 1 of four.
@@ -119,6 +121,7 @@ fn a_run_does_not_go_back_to_a_checkpoint_of_the_run_before() {
     let lost = |it: &Tried| matches!(it.0, Err(Error::StateLost { .. }));
     assert!(ended.iter().all(lost), "{ended:?}");
     assert!(disk.names().iter().all(|name| name.starts_with("fampi-000001-")));
+    assert!(!complete(&disk, RANKS).is_empty(), "the run before has saved");
 }
 
 #[test]
@@ -152,6 +155,7 @@ fn a_policy_of_one_attempt_goes_back_to_a_checkpoint_too() {
         Ok::<_, Error>(shares.0[0] - u64::from(me))
     });
     assert_eq!(report.expect_orderly(), [Ok(21), Ok(21), Ok(21), Ok(21)]);
+    assert!(disk.names().iter().all(|name| name.starts_with("fampi-000002-")), "it has gone back");
 }
 
 /// [`Shares`] that survivors inherit.
@@ -226,6 +230,7 @@ fn a_state_of_a_code_that_has_lost_too_many_comes_from_a_checkpoint() {
         ended?.done().map(drop)
     });
     assert_eq!(report.expect_orderly(), [Ok(()), Ok(()), Ok(()), Ok(())]);
+    assert!(!complete(&disk, RANKS).is_empty());
     assert!(disk.names().iter().all(|name| name.starts_with("fampi-000002-")), "it has gone back");
 }
 
@@ -248,4 +253,61 @@ impl State for InACode {
     fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error> {
         self.0.restore(block)
     }
+}
+
+#[test]
+fn a_program_that_rebuilds_by_itself_saves_on_in_its_folder_and_goes_back_there() {
+    let disk = Disk::default();
+    let to = disk.clone();
+    let report = Simulation::new(RANKS).spares(3).run_world(move |mut world| {
+        let (me, is_new) = (world.origin(), world.is_replacement());
+        let mut shares = Shares(vec![u64::from(me); 8]);
+        let mut steps = |world: &mut World, policy: &dyn Policy, dies: &[(u32, u64)]| {
+            world.set_checkpoints(checkpoints(&to, Files::OfEachNode, false));
+            world.run(policy, &mut shares, |step, shares| {
+                assert_eq!(shares.0, [u64::from(me) + step.number(); 8]);
+                if !is_new && dies.contains(&(me, step.number())) {
+                    fampi::sim::crash();
+                }
+                shares.0.iter_mut().for_each(|number| *number += 1);
+                Ok(if step.number() < 20 { Flow::Continue } else { Flow::Done })
+            })
+        };
+        if !is_new {
+            let escalated = steps(&mut world, &policy::Escalate, &[(2, 7)])?;
+            assert!(matches!(escalated, fampi::Ended::Escalated { .. }), "{escalated:?}");
+            world = world.rebuild(Placement::SameRanks)?;
+        }
+        let rebuild = policy::Rebuild::default();
+        let ended = steps(&mut world, &rebuild, &[(1, 14), (PARTNER, 14)]);
+        world.finalize();
+        ended?.done().map(drop)
+    });
+    assert_eq!(report.expect_orderly(), [Ok(()), Ok(()), Ok(()), Ok(())]);
+    let names = disk.names();
+    assert!(!names.is_empty() && names.iter().all(|name| name.starts_with("fampi-000002-")));
+}
+
+#[test]
+fn a_run_in_its_midst_does_not_save_over_checkpoints_of_another_job() {
+    let disk = left_by(RANKS, Files::OfEachRank);
+    let (there, to) = (disk.names(), disk.clone());
+    let report = job(RANKS).run_world(move |mut world| {
+        let mut shares = Shares(vec![0; 8]);
+        let ended = world.run(&policy::Escalate, &mut shares, |step, shares| {
+            shares.0[0] += 1;
+            if step.number() == 5 {
+                step.raise_error(3);
+            }
+            Ok(Flow::Continue)
+        })?;
+        assert!(matches!(ended, fampi::Ended::Escalated { .. }), "{ended:?}");
+        world.set_checkpoints(checkpoints(&to, Files::OfEachRank, false));
+        let ended = world.run(&policy::Rebuild::default(), &mut shares, |_, _| Ok(Flow::Done));
+        world.finalize();
+        ended?.done().map(drop)
+    });
+    let refused = |it: &Result<(), Error>| matches!(it, Err(Error::CheckpointsExist { .. }));
+    assert!(report.expect_orderly().iter().all(refused));
+    assert_eq!(disk.names(), there);
 }

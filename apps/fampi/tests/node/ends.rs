@@ -66,9 +66,14 @@ fn a_daemon_has_removed_its_folders_before_its_process_is_gone() {
     folders_before();
     for _ in 0..10 {
         let mut tool = fampi(&["-n", "2", "--", "true"]).spawn().expect("the tool starts");
-        while tool.try_wait().expect("waited for").is_none() {
+        let status = loop {
+            let ended = tool.try_wait().expect("waited for");
             assert_eq!(stale_folders(&alone), [""; 0]);
-        }
+            if let Some(status) = ended {
+                break status;
+            }
+        };
+        assert!(status.success(), "{status}");
     }
 }
 
