@@ -128,22 +128,30 @@ fn peers(processes: &[Process]) -> Vec<Peer> {
 fn own() -> Own<'static> {
     Own {
         pulse: program().and_then(|_| pulse::descriptor()),
-        isolate: inherit_nothing_else,
+        isolate: run_at_once_and_inherit_nothing_else,
         block_signals: signals::block_signals_of_this_thread,
     }
 }
 
 /// What MPI has open would stay so when this rank is dead, and hide that. Old systems cannot close
 /// it in one call; there it depends on how MPI has opened it.
-fn inherit_nothing_else(command: &mut Command) {
-    let close = || {
+///
+/// Ranks that wait by turning would keep an observer from a processor for seconds, and others would
+/// take its node for lost: the kernel runs it at once, before all that is not as urgent
+/// (`SCHED_RR`), where this user may ask for that. The observer that it leaves behind is run so,
+/// too.
+fn run_at_once_and_inherit_nothing_else(command: &mut Command) {
+    let prepare = || {
         let (first, last, flag) = (3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
         // SAFETY: marks descriptors of this process, which is about to be another program.
         unsafe { libc::syscall(libc::SYS_close_range, first, last, flag) };
+        let parameters = libc::sched_param { sched_priority: 1 };
+        // SAFETY: the parameters are read during the call; what is not allowed is not done.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters) };
         Ok(())
     };
-    // SAFETY: between `fork` and `exec` it makes one call of the system, on plain numbers.
-    unsafe { command.pre_exec(close) };
+    // SAFETY: between `fork` and `exec` it makes two calls of the system, on plain numbers.
+    unsafe { command.pre_exec(prepare) };
 }
 
 /// To be called where this process has waited for long. True when MPI was told of a death, of which
