@@ -133,3 +133,29 @@ fn the_run_goes_on_when_the_observer_is_killed() {
         all_say(&observed(deaths, &mortal), 4, "all counted");
     }
 }
+
+/// One that had to wait for a processor, behind ranks that wait by turning, was silent for
+/// seconds, and its node was taken for lost.
+#[test]
+#[serial]
+fn an_observer_is_run_at_once() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (prompt, stat) = (folder.join("prompt-observer"), folder.join("prompt-observer.stat"));
+    let script = format!(
+        "#!/bin/sh\ncat /proc/$$/stat > '{}'\nexec '{}' \"$@\"\n",
+        stat.display(),
+        observer().display(),
+    );
+    fs::write(&prompt, script).expect("a folder below target");
+    fs::set_permissions(&prompt, fs::Permissions::from_mode(0o700)).expect("our file");
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: real time takes root, or a limit for it");
+    }
+    let launch = program("exits", 4).variable("WAY", &"SIGKILL");
+    let run = observed(launch, &prompt).run();
+    assert_eq!(run.output.matches("complete again").count(), 4, "{run}");
+    let stat = fs::read_to_string(stat).expect("written");
+    let behind_the_name = stat.rsplit(')').next().expect("a name");
+    // `SCHED_RR`, of which a process that is started without more has what its parent has.
+    assert_eq!(behind_the_name.split_whitespace().nth(38), Some("2"), "{stat}");
+}
