@@ -151,7 +151,6 @@ impl World {
             left_open: None,
             ledger: Ledger::new(schedule, entered),
             joins_faulty: 0,
-            lost: None,
         };
         loop {
             let ran = match run.steps {
@@ -198,9 +197,6 @@ struct Run<'a> {
     filing: Option<Filing>,
     /// Faulty attempts to join since the last rebuild, so that replacements count alike.
     joins_faulty: u32,
-    /// The state that the last attempt to join has found lost, so that the next one takes all
-    /// states from a checkpoint, if there is one.
-    lost: Option<Loss>,
 }
 
 impl Run<'_> {
@@ -209,10 +205,10 @@ impl Run<'_> {
         let engine = self.comm.engine().borrow();
         let (protected, now) = (engine.job.protected_steps, engine.platform.now());
         drop(engine);
-        if S::INHERITED && !self.whole && self.lost.is_none() {
+        if S::INHERITED && !self.whole && self.lost().is_none() {
             let lost = self.comm.engine().borrow().lost_to(self.comm.key());
             match lost {
-                Some(Error::StateLost { rank, partner }) => self.lost = Some((rank, partner)),
+                Some(Error::StateLost { rank, partner }) => self.note_lost(Some((rank, partner))),
                 Some(error) => return Err(error),
                 None => {}
             }
@@ -222,7 +218,8 @@ impl Run<'_> {
         let interval = schedule.after_faults(*faults, now.saturating_sub(*entered));
         let latest = protected.max(*latest);
         let mine = [protected, u64::from(*steps_faulty), *to_reach, latest, u64::from(interval)];
-        let told = Told::of(self.filing.as_mut(), self.lost);
+        let lost = self.lost();
+        let told = Told::of(self.filing.as_mut(), lost);
         let joined = self.exchange(&mut block, mine, told, state);
         Ok(match Comm::conclude(block, joined, Timeout::Never)? {
             Tried::Committed(Err(refusal), _) => return Err(refusal),
@@ -244,7 +241,8 @@ impl Run<'_> {
                     let again = failed.saturating_sub(number);
                     trace::mark("step resumed", &[("step", number + 1), ("again", again)]);
                 }
-                (self.joins_faulty, self.whole, self.lost) = (0, true, None);
+                (self.joins_faulty, self.whole) = (0, true);
+                self.note_lost(None);
                 Ran::On
             }
             Tried::Faulty(finished, error) => Ran::Faulty { finished, error, since: 0 },
@@ -294,7 +292,7 @@ impl Run<'_> {
             Some(error) => return Err(error),
             None => None,
         };
-        self.lost = lost.or(self.lost);
+        self.note_lost(lost.or(self.lost()));
         // A rank may be in the next step already; all know in which one the block was begun.
         let step = self.steps.take().map(|_| since);
         let decision = policy.decide(&self.situation(&report, step, lost.is_some()));
@@ -325,9 +323,19 @@ impl Run<'_> {
         Ok(None)
     }
 
+    /// The state that an attempt to join has found lost, so that the next one takes all states from
+    /// a checkpoint, if there is one.
+    fn lost(&self) -> Option<Loss> {
+        self.comm.engine().borrow().job.lost
+    }
+
+    fn note_lost(&self, lost: Option<Loss>) {
+        self.comm.engine().borrow_mut().job.lost = lost;
+    }
+
     /// The error about a state that no living rank has.
     fn loss(&self) -> Option<Error> {
-        self.lost.map(|(rank, partner)| Error::StateLost { rank, partner })
+        self.lost().map(|(rank, partner)| Error::StateLost { rank, partner })
     }
 
     fn situation<'r>(
@@ -394,12 +402,12 @@ impl Run<'_> {
         let all = block.take(known)?;
         let mut known = [0, 1, 2, 3, 4].map(|at| all[at]);
         let told = Told::from_words(std::array::from_fn(|at| all[known.len() + at]));
-        self.lost = told.loss();
+        self.note_lost(told.loss());
         if let Some(refusal) = told.refusal(self.filing.as_ref()) {
             return Ok(Err(refusal));
         }
         let mut inherits = !self.whole;
-        if self.lost.is_some() || (known[0] == 0 && told.restarts()) {
+        if self.lost().is_some() || (known[0] == 0 && told.restarts()) {
             let part = self.part();
             let begun = saved::restart(block, &self.comm, part, &mut self.filing, told, S::RESIZES);
             match begun? {

@@ -10,7 +10,7 @@ use crate::{
         process::{Address, CommKey},
         roster::Roster,
     },
-    rank::RankSet,
+    rank::{Rank, RankSet},
     seam::platform::{Origin, Place, UniverseId},
 };
 
@@ -48,6 +48,10 @@ pub(crate) struct Job {
     pub(crate) protected_steps: u64,
     /// Which checkpoints are this job's, as far as this process knows.
     pub(crate) saving: Saving,
+    /// A rank whose state no living rank has, and its partner if that had kept it, until all states
+    /// are back from a checkpoint: what some have taken from there in a block that failed is not to
+    /// be mixed with what others have.
+    pub(crate) lost: Option<(Rank, Option<Rank>)>,
 }
 
 /// Where a run has saved checkpoints, and which of those there are its own; zeros as long as that
@@ -110,6 +114,7 @@ impl Job {
             ended_at: None,
             protected_steps: 0,
             saving: Saving::default(),
+            lost: None,
         }
     }
 

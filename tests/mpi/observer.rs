@@ -24,6 +24,12 @@ pub(crate) fn observed(launch: Launch, by: &Path) -> Launch {
     launch.variable("FAMPI_OBSERVER", &by.display())
 }
 
+/// Makes a program of this text.
+fn write_script(program: &Path, text: &str) {
+    fs::write(program, text).expect("a folder below target");
+    fs::set_permissions(program, fs::Permissions::from_mode(0o700)).expect("our file");
+}
+
 /// MPI reports none of these: without an observer the survivors would wait for ever.
 #[test]
 #[serial]
@@ -125,8 +131,7 @@ fn the_run_goes_on_when_the_observer_is_killed() {
         ready = ready.display(),
         real = observer().display(),
     );
-    fs::write(&mortal, script).expect("a folder below target");
-    fs::set_permissions(&mortal, fs::Permissions::from_mode(0o700)).expect("our file");
+    write_script(&mortal, &script);
     for tests in ["", "10ms:2.5:5"] {
         let deaths = program("deaths", 4).spares(6).variable("DEATHS", &8).limit(120);
         let deaths = deaths.variable("FAMPI_DIAGNOSIS", &tests);
@@ -146,8 +151,7 @@ fn an_observer_is_run_at_once() {
         stat.display(),
         observer().display(),
     );
-    fs::write(&prompt, script).expect("a folder below target");
-    fs::set_permissions(&prompt, fs::Permissions::from_mode(0o700)).expect("our file");
+    write_script(&prompt, &script);
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: real time takes root, or a limit for it");
     }

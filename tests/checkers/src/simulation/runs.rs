@@ -2,8 +2,8 @@
 //!
 //! Every rank has a bag of numbers. In each step a rank adds one to all of its numbers, or, in a
 //! wide bag, to one of them, so that it sends its partner only what has changed. Then the ranks add
-//! up all bags. The sum is that of the failure-free run in every step, whoever died: a replacement
-//! gets the bag of the dead rank, and after a shrink the keeper of the copy takes it over.
+//! up all bags. Whichever ranks die, each step has the sum that it has in a run without failures: a
+//! replacement gets the bag of the dead rank, and after a shrink who keeps the copy takes it over.
 
 use std::time::Duration;
 
