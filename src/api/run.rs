@@ -14,16 +14,15 @@
 //! protected state.
 
 use super::{
-    Comm, Flow, State, Step, Tried, TryBlock, World,
-    checkpoints::{Filing, Loss, Told},
-    saved::{self, Begun},
+    Comm, Flow, Saved, State, Step, Tried, TryBlock, World,
     step::{Ledger, Open, Ran},
 };
 use crate::{
-    engine::Level,
+    engine::{Level, Saving},
     error::Error,
     fault::FaultReport,
     recovery::{
+        filing::{Begun, Filing, Loss, Told},
         interval::Schedule,
         policy::{Decision, Policy, Situation},
     },
@@ -161,8 +160,7 @@ impl World {
             match ran {
                 Ran::On => {}
                 Ran::Over => {
-                    run.filing = run.filing.map(Filing::for_next_run);
-                    run.note_saving();
+                    run.saves_newer();
                     run.world.filing = run.filing;
                     return Ok(Ended::Done(run.comm));
                 }
@@ -218,20 +216,16 @@ impl Run<'_> {
         let interval = schedule.after_faults(*faults, now.saturating_sub(*entered));
         let latest = protected.max(*latest);
         let mine = [protected, u64::from(*steps_faulty), *to_reach, latest, u64::from(interval)];
-        let lost = self.lost();
-        let told = Told::of(self.filing.as_mut(), lost);
+        let told = Told::of(self.filing.as_mut(), &self.comm.engine().borrow().job);
         let joined = self.exchange(&mut block, mine, told, state);
         Ok(match Comm::conclude(block, joined, Timeout::Never)? {
             Tried::Committed(Err(refusal), _) => return Err(refusal),
-            Tried::Committed(Ok((known, told)), _) => {
+            Tried::Committed(Ok(known), _) => {
                 let [protected, steps_faulty, to_reach, latest, interval] = known;
                 let mut engine = self.comm.engine().borrow_mut();
                 engine.job.protected_steps = protected;
                 engine.job.roster.settled = engine.job.roster.generation;
-                let now = engine.platform.now();
                 drop(engine);
-                told.settle(&mut self.filing, protected, now);
-                self.note_saving();
                 (self.ledger.steps_faulty, self.ledger.to_reach) = (steps_faulty as u32, to_reach);
                 self.ledger.latest = latest.max(protected);
                 self.ledger.schedule.take(interval as u32);
@@ -242,7 +236,6 @@ impl Run<'_> {
                     trace::mark("step resumed", &[("step", number + 1), ("again", again)]);
                 }
                 (self.joins_faulty, self.whole) = (0, true);
-                self.note_lost(None);
                 Ran::On
             }
             Tried::Faulty(finished, error) => Ran::Faulty { finished, error, since: 0 },
@@ -387,14 +380,14 @@ impl Run<'_> {
 
     /// The content of the block in which ranks join. What all know then is how many steps are
     /// protected, how many blocks were faulty since, how many steps are progress, how many were
-    /// ever protected, the interval, and what there is of checkpoints; or why the run cannot go on.
+    /// ever protected, and the interval; or why the run cannot go on.
     fn exchange<S: State>(
         &mut self,
         block: &mut TryBlock,
         mine: [u64; 5],
         told: Told,
         state: &mut S,
-    ) -> Result<Result<([u64; 5], Told), Error>, Error> {
+    ) -> Result<Result<[u64; 5], Error>, Error> {
         block.set_redundancy(state.redundancy());
         let all = [&mine[..], &told.words()].concat();
         let known = block.iallreduce(all, ReduceOp::Max)?;
@@ -403,27 +396,60 @@ impl Run<'_> {
         let mut known = [0, 1, 2, 3, 4].map(|at| all[at]);
         let told = Told::from_words(std::array::from_fn(|at| all[known.len() + at]));
         self.note_lost(told.loss());
+        match self.bring_back(block, known[0], told, state)? {
+            Ok(protected) => known[0] = protected,
+            Err(refusal) => return Ok(Err(refusal)),
+        }
+        let mut engine = self.comm.engine().borrow_mut();
+        let saving = told.saving(&engine.job.saving, known[0], engine.platform.now());
+        engine.will_know(block.key, saving);
+        Ok(Ok(known))
+    }
+
+    /// Each rank has its state again, or begins, where so many steps are protected; how many are
+    /// then.
+    fn bring_back<S: State>(
+        &mut self,
+        block: &mut TryBlock,
+        mut protected: u64,
+        told: Told,
+        state: &mut S,
+    ) -> Result<Result<u64, Error>, Error> {
         if let Some(refusal) = told.refusal(self.filing.as_ref()) {
             return Ok(Err(refusal));
         }
         let mut inherits = !self.whole;
-        if self.lost().is_some() || (known[0] == 0 && told.restarts()) {
+        if told.loss().is_some() || (protected == 0 && told.restarts()) {
             let part = self.part();
-            let begun = saved::restart(block, &self.comm, part, &mut self.filing, told, S::RESIZES);
-            match begun? {
-                Begun::Refused(refusal) => return Ok(Err(self.loss().unwrap_or(refusal))),
-                Begun::Loaded(protected) => (known[0], inherits) = (protected, false),
-                Begun::Resized(protected, mut saved) => {
-                    state.resize(block, &mut saved)?;
+            let Some(filing) = self.filing.as_mut().filter(|_| told.all_have_some()) else {
+                let place = self.filing.as_ref().map(Filing::place).unwrap_or_default();
+                let none = Error::NoCheckpoint { place, ranks: part.1 };
+                return Ok(Err(self.loss().unwrap_or(none)));
+            };
+            let mut engine = self.comm.engine().borrow_mut();
+            match filing.begin(&mut engine, block.key, part, told, S::RESIZES)? {
+                Begun::Refused(refusal) => {
+                    drop(engine);
+                    return Ok(Err(self.loss().unwrap_or(refusal)));
+                }
+                Begun::Loaded(set) => {
+                    (protected, inherits) = (set.protected, false);
+                    if told.loss().is_some() {
+                        // They are what this rank has even if the block fails.
+                        engine.job.protected_steps = protected;
+                    }
+                }
+                Begun::Resized(reader) => {
+                    drop(engine);
+                    let protected = reader.set.protected;
+                    state.resize(block, &mut Saved::new(filing, reader, part))?;
                     state.protect(block)?;
-                    known[0] = protected;
-                    return Ok(Ok((known, told)));
+                    return Ok(Ok(protected));
                 }
             }
-        } else if known[0] == 0 {
+        } else if protected == 0 {
             state.begin(block)?;
-            known[0] = u64::from(block.protects());
-            return Ok(Ok((known, told)));
+            return Ok(Ok(block.protects().into()));
         }
         state.restore(block)?;
         if inherits {
@@ -432,7 +458,7 @@ impl Run<'_> {
         if !self.whole {
             state.protect(block)?;
         }
-        Ok(Ok((known, told)))
+        Ok(Ok(protected))
     }
 
     /// Whose state this rank has, of how many: in the world that of a rank of the launch.
@@ -441,39 +467,32 @@ impl Run<'_> {
         (rank, self.comm.size())
     }
 
-    /// Lets this process know what it has saved, also in a world of later.
-    fn note_saving(&self) {
-        if let Some(it) = &self.filing {
-            self.comm.engine().borrow_mut().job.saving = it.own();
-        }
+    /// A further run of the program saves newer checkpoints than those of this one.
+    fn saves_newer(&self) {
+        let saving = &mut self.comm.engine().borrow_mut().job.saving;
+        let launch = saving.launch + 1;
+        *saving = Saving { launch, oldest: launch, saved: 0, since: None, ..saving.clone() };
     }
 
     /// True when the states are to be saved before the next step, on all ranks alike.
     fn saves(&self) -> bool {
-        let protected = self.comm.engine().borrow().job.protected_steps;
-        self.filing.as_ref().is_some_and(|it| it.is_due(protected))
+        let job = &self.comm.engine().borrow().job;
+        self.filing.as_ref().is_some_and(|it| it.is_due(&job.saving, job.protected_steps))
     }
 
     /// All ranks save their states.
     fn checkpoint(&mut self) -> Result<Ran, Error> {
         let since = self.steps.unwrap_or_default();
-        let protected = self.comm.engine().borrow().job.protected_steps;
-        let Some(mut filing) = self.filing.take() else { return Ok(Ran::On) };
-        let mut block = self.comm.start(Level::Global)?;
-        let saved = filing.checkpoint(&mut block, &self.comm, self.part(), protected);
-        let tried = Comm::conclude(block, saved, Timeout::Never)?;
-        let now = self.comm.engine().borrow().platform.now();
-        Ok(match tried {
-            Tried::Committed(complete, _) => {
-                filing.settle(protected, complete, now);
-                self.filing = Some(filing);
-                self.note_saving();
-                Ran::On
-            }
-            Tried::Faulty(finished, error) => {
-                self.filing = Some(filing);
-                Ran::Faulty { finished, error, since }
-            }
+        let part = self.part();
+        let Some(filing) = &mut self.filing else { return Ok(Ran::On) };
+        let block = self.comm.start(Level::Global)?;
+        let mut engine = self.comm.engine().borrow_mut();
+        let protected = engine.job.protected_steps;
+        let saved = filing.save(&mut engine, block.key, part, protected);
+        drop(engine);
+        Ok(match Comm::conclude(block, saved, Timeout::Never)? {
+            Tried::Committed(..) => Ran::On,
+            Tried::Faulty(finished, error) => Ran::Faulty { finished, error, since },
         })
     }
 }

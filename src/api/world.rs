@@ -2,15 +2,12 @@
 
 use std::ops::Deref;
 
-use super::{
-    Comm,
-    checkpoints::{Checkpoints, Filing},
-};
+use super::{Checkpoints, Comm};
 use crate::{
     engine::{Engine, Shared},
     error::Error,
     rank::Rank,
-    recovery::{Placement, rebuild::Rebuild},
+    recovery::{Placement, filing::Filing, rebuild::Rebuild},
     seam::platform::Platform,
     timeout::Timeout,
 };
@@ -112,7 +109,7 @@ impl World {
     /// too; the tool `fampi` does it for them (`fampi run --checkpoint`). A world that comes out of
     /// a rebuild of the program's own ([`Comm::rebuild`]) has to be told again.
     pub fn set_checkpoints(&mut self, checkpoints: Checkpoints) {
-        let filing = Filing::of(checkpoints, &self.engine().borrow().job.saving);
+        let filing = Filing::of(checkpoints.0, &mut self.engine().borrow_mut().job);
         self.filing = Some(filing);
     }
 

@@ -1,10 +1,10 @@
 //! The life of blocks: they start, their requests drain, the rank votes, the decision comes.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, Engine, Level, Need, Phase, Progress, Slot, Span,
+    BlockKey, CommKey, Engine, Level, Need, Phase, Progress, Saving, Slot, Span,
     contents::{Contents, lane_of},
     exchange::Exchange,
     metrics,
@@ -118,6 +118,7 @@ impl Engine {
         if !contents.copies.is_empty() {
             contents.copies.clear();
         }
+        contents.saving = None;
         if !contents.made.is_empty() {
             self.drop_made(key);
         }
@@ -406,8 +407,14 @@ impl Engine {
         }
         let contents = self.contents(key);
         let is_served = contents.service.is_some();
-        if !contents.copies.is_empty() {
+        let carries = !contents.copies.is_empty();
+        let saves = contents.saving.is_some();
+        if carries {
             self.settle_copies(key, committed || planted!(KeepAbortedCopies));
+        }
+        if saves && let Some(saving) = self.contents_mut(key).saving.take().filter(|_| committed) {
+            self.job.saving = *saving;
+            self.job.lost = None;
         }
         if is_served {
             self.end_service(key, committed || planted!(KeepAbortedPuts));
@@ -427,6 +434,12 @@ impl Engine {
         if self.process.conclude(key, committed) {
             self.release(key);
         }
+    }
+
+    /// From the commit of this block on, this process knows this of checkpoints, and no state is
+    /// lost.
+    pub(crate) fn will_know(&mut self, key: BlockKey, saving: Saving) {
+        self.contents_mut(key).saving = Some(Box::new(saving));
     }
 
     /// The block is decided: what it carried of copies is valid, or is forgotten.

@@ -12,7 +12,7 @@ use core::{any::Any, time::Duration};
 
 use smallvec::SmallVec;
 
-use super::{copies::PendingCopy, exchange::Exchange, wait::Span, window::Service};
+use super::{copies::PendingCopy, exchange::Exchange, job::Saving, wait::Span, window::Service};
 use crate::{
     error::Error,
     fault::FaultCode,
@@ -202,6 +202,8 @@ pub(crate) struct Contents {
     pub(super) made: Vec<(usize, Box<dyn Any>)>,
     /// States that become valid when the block commits.
     pub(crate) copies: Vec<PendingCopy>,
+    /// What is known of checkpoints from its commit on.
+    pub(crate) saving: Option<Box<Saving>>,
     /// Where states are kept that are protected in it from now on.
     pub(crate) redundancy: Redundancy,
 }
@@ -233,6 +235,7 @@ impl Contents {
             raised: Vec::new(),
             made: Vec::new(),
             copies: Vec::new(),
+            saving: None,
             redundancy: Redundancy::Partner,
         }
     }

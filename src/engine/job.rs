@@ -46,7 +46,7 @@ pub(crate) struct Job {
     ended_at: Option<u64>,
     /// One more than the number of steps of a run whose outcome is protected; 0 when nothing is.
     pub(crate) protected_steps: u64,
-    /// Which checkpoints are this job's, as far as this process knows.
+    /// Which checkpoints are this job's, as far as this process knows; known with a commit.
     pub(crate) saving: Saving,
     /// A rank whose state no living rank has, and its partner if that had kept it, until all states
     /// are back from a checkpoint: what some have taken from there in a block that failed is not to
@@ -66,6 +66,12 @@ pub(crate) struct Saving {
     pub(crate) oldest: u64,
     /// One more than the steps of the newest checkpoint.
     pub(crate) saved: u64,
+    /// How many steps lie between two, once that is known.
+    pub(crate) every: Option<u64>,
+    /// When the newest was saved, or this process has joined.
+    pub(crate) since: Option<Duration>,
+    /// Some rank has none, so that nobody saves.
+    pub(crate) is_off: bool,
 }
 
 /// A meeting to which this process has come.

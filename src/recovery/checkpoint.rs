@@ -4,8 +4,8 @@
 //! agreed upon before it is written, and a set of files is one state of the whole job as soon as
 //! each rank's part is there. A set is named by the launch of the job and the step: launches are
 //! counted, so that a job that was started again from a set and dies, too, leaves newer ones; so
-//! are the times that a job goes back to a set without ending. Only when a further commit has shown
-//! that a set is complete are those before it removed.
+//! are the times that a job goes back to a set without ending. Only when all ranks have said
+//! that their parts are saved are the sets before it removed.
 //!
 //! ```text
 //!   part   FORMAT, launch, steps, ranks, rank,

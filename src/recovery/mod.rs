@@ -17,6 +17,7 @@ mod coded;
 pub mod copies;
 mod course;
 pub(crate) mod creation;
+pub(crate) mod filing;
 pub(crate) mod folder;
 mod idle;
 pub(crate) mod interval;

@@ -81,6 +81,28 @@ fn who_goes_back_to_an_older_checkpoint_saves_newer_ones_than_it_has_left() {
     }
 }
 
+#[test]
+fn where_some_rank_has_no_checkpoints_all_end_with_one_error() {
+    let disk = Disk::default();
+    let program = move |mut world: World| {
+        if !world.is_replacement() {
+            world.set_checkpoints(checkpoints(&disk, Files::OfEachRank, false));
+        }
+        let me = world.origin();
+        let mut shares = Shares(vec![u64::from(me); 8]);
+        let ended = world.run(&policy::Rebuild::default(), &mut shares, |step, _| {
+            if [1, PARTNER].contains(&me) && step.number() == 12 {
+                fampi::sim::crash();
+            }
+            Ok(if step.number() < 20 { Flow::Continue } else { Flow::Done })
+        });
+        world.finalize();
+        ended.and_then(fampi::Ended::done).map(drop)
+    };
+    let ended: Vec<_> = Simulation::new(RANKS).spares(2).run_world(program).expect_orderly();
+    assert!(ended.iter().all(|it| matches!(it, Err(Error::StateLost { .. }))), "{ended:?}");
+}
+
 /// How a run of this program ends, and how many steps this process has tried.
 type Tried = (Result<(), Error>, u64);
 
