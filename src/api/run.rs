@@ -442,7 +442,7 @@ impl Run<'_> {
                 Begun::Resized(reader) => {
                     drop(engine);
                     let protected = reader.set.protected;
-                    state.resize(block, &mut Saved::new(filing, reader, part))?;
+                    state.resize(block, &mut Saved::new(filing, reader))?;
                     state.protect(block)?;
                     return Ok(Ok(protected));
                 }
@@ -467,11 +467,13 @@ impl Run<'_> {
         (rank, self.comm.size())
     }
 
-    /// A further run of the program saves newer checkpoints than those of this one.
+    /// A further run of the program saves newer checkpoints than those of this one, if it has any.
     fn saves_newer(&self) {
         let saving = &mut self.comm.engine().borrow_mut().job.saving;
-        let launch = saving.launch + 1;
-        *saving = Saving { launch, oldest: launch, saved: 0, since: None, ..saving.clone() };
+        if saving.launch > 0 {
+            let launch = saving.launch + 1;
+            *saving = Saving { launch, oldest: launch, saved: 0, since: None, ..saving.clone() };
+        }
     }
 
     /// True when the states are to be saved before the next step, on all ranks alike.

@@ -13,12 +13,11 @@ use crate::{
 pub struct Saved<'a> {
     filing: &'a mut Filing,
     reader: Reader,
-    now: (u32, u32),
 }
 
 impl<'a> Saved<'a> {
-    pub(super) fn new(filing: &'a mut Filing, reader: Reader, now: (u32, u32)) -> Self {
-        Self { filing, reader, now }
+    pub(super) fn new(filing: &'a mut Filing, reader: Reader) -> Self {
+        Self { filing, reader }
     }
 
     /// The number of ranks that have saved it.
@@ -28,12 +27,12 @@ impl<'a> Saved<'a> {
 
     /// The number of ranks that there are now.
     pub fn ranks(&self) -> u32 {
-        self.now.1
+        self.reader.now.1
     }
 
     /// Which of these this rank is.
     pub fn rank(&self) -> u32 {
-        self.now.0
+        self.reader.now.0
     }
 
     /// The state with this number of one of the ranks that have saved it. A file is read again
@@ -55,6 +54,6 @@ impl<'a> Saved<'a> {
 
 impl fmt::Debug for Saved<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "what {} ranks have saved, for {}", self.saved_ranks(), self.now.1)
+        write!(f, "what {} ranks have saved, for {}", self.saved_ranks(), self.reader.now.1)
     }
 }

@@ -70,7 +70,7 @@ pub(crate) struct Saving {
     pub(crate) every: Option<u64>,
     /// When the newest was saved, or this process has joined.
     pub(crate) since: Option<Duration>,
-    /// Some rank has none, so that nobody saves.
+    /// True when some rank has no checkpoints: then no rank saves any.
     pub(crate) is_off: bool,
 }
 

@@ -93,6 +93,8 @@ pub(crate) struct Reader {
     pub(crate) set: Set,
     /// How many ranks have saved it.
     pub(crate) ranks: u32,
+    /// Which of how many ranks reads it.
+    pub(crate) now: (u32, u32),
     /// The part that was read last.
     last: Option<(u32, Copies)>,
 }
@@ -280,7 +282,7 @@ impl Filing {
         };
         let (rank, ranks) = part;
         if before != ranks {
-            return Ok(Begun::Resized(Reader { set, ranks: before, last: None }));
+            return Ok(Begun::Resized(Reader { set, ranks: before, now: part, last: None }));
         }
         engine.job.copies = self.load(Part { set, rank, ranks }).ok_or(none)?;
         Ok(Begun::Loaded(set))
@@ -423,7 +425,7 @@ impl Reader {
             let part = Part { set: self.set, rank, ranks: self.ranks };
             let copies = filing
                 .load(part)
-                .ok_or_else(|| Error::NoCheckpoint { place: filing.place(), ranks: self.ranks })?;
+                .ok_or_else(|| Error::NoCheckpoint { place: filing.place(), ranks: self.now.1 })?;
             self.last = Some((rank, copies));
         }
         let slots = self.last.iter().flat_map(|(_, copies)| &copies.slots);

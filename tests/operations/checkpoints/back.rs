@@ -103,6 +103,31 @@ fn where_some_rank_has_no_checkpoints_all_end_with_one_error() {
     assert!(ended.iter().all(|it| matches!(it, Err(Error::StateLost { .. }))), "{ended:?}");
 }
 
+#[test]
+fn a_run_after_one_without_checkpoints_does_not_save_over_those_of_another_job() {
+    let disk = left_by(RANKS, Files::OfEachRank);
+    let (there, saved) = (disk.names(), disk.clone());
+    let program = move |mut world: World| {
+        let mut ended = Ok(());
+        for run in 0..2 {
+            // All but one rank have checkpoints, and then all.
+            if run == 1 || world.origin() != 1 {
+                world.set_checkpoints(checkpoints(&saved, Files::OfEachRank, false));
+            }
+            let mut shares = Shares(vec![0; 8]);
+            let run = world.run(&policy::Rebuild::default(), &mut shares, |step, _| {
+                Ok(if step.number() < 20 { Flow::Continue } else { Flow::Done })
+            });
+            ended = run.and_then(fampi::Ended::done).map(drop);
+        }
+        world.finalize();
+        ended
+    };
+    let ended: Vec<_> = Simulation::new(RANKS).run_world(program).expect_orderly();
+    assert!(ended.iter().all(|it| matches!(it, Err(Error::CheckpointsExist { .. }))), "{ended:?}");
+    assert_eq!(disk.names(), there);
+}
+
 /// How a run of this program ends, and how many steps this process has tried.
 type Tried = (Result<(), Error>, u64);
 
