@@ -120,17 +120,29 @@ pub fn init() -> Result<World, Error> {
 fn enter(platform: mpi::MpiPlatform) -> Result<World, Error> {
     let mut world = World::enter(alloc::boxed::Box::new(platform))?;
     error::show_rank(world.rank());
-    if let Some(settings) = mpi::checkpoints()? {
-        let mut checkpoints = Checkpoints::in_folder(settings.folder).files(settings.files);
-        if settings.compressed {
-            checkpoints = checkpoints.compressed();
-        }
-        if let Some(steps) = settings.every {
-            checkpoints = checkpoints.every(Interval::Every(steps));
-        }
-        world.set_checkpoints(if settings.restart { checkpoints.restart() } else { checkpoints });
+    if let Some(checkpoints) = checkpoints_by_environment()? {
+        world.set_checkpoints(checkpoints);
     }
     Ok(world)
+}
+
+/// The checkpoints that the environment wants, as `fampi run --checkpoint` sets it.
+///
+/// # Errors
+///
+/// [`Error::Unsupported`] for a variable that makes no sense.
+#[cfg(any(feature = "mpi", docsrs))]
+#[doc(hidden)]
+pub fn checkpoints_by_environment() -> Result<Option<Checkpoints>, Error> {
+    let Some(settings) = mpi::checkpoints()? else { return Ok(None) };
+    let mut checkpoints = Checkpoints::in_folder(settings.folder).files(settings.files);
+    if settings.compressed {
+        checkpoints = checkpoints.compressed();
+    }
+    if let Some(steps) = settings.every {
+        checkpoints = checkpoints.every(Interval::Every(steps));
+    }
+    Ok(Some(if settings.restart { checkpoints.restart() } else { checkpoints }))
 }
 
 /// Enters the job in a program that has initialised MPI with rsmpi: a world of the ranks of `comm`,

@@ -5,6 +5,10 @@
  * Each rank has some rows. A step is one block: rows are exchanged with both neighbours, the
  * greatest change of all ranks is found with the commit, and the new state is kept for the case of
  * a death. `KILL_PLAN="10:2 -1:0"` kills rank 2 in step 10, and rank 0 when it restores its state.
+ *
+ * With `fampi run --checkpoint FOLDER` states are saved in files, too: where a rank dies with the
+ * one that keeps its state, all go back to these, and `fampi restart FOLDER` goes on from them when
+ * the whole job has ended.
  */
 #include <math.h>
 #include <stdint.h>
@@ -51,19 +55,8 @@ static double relax(void)
   return change;
 }
 
-/* How many ranks the report of a block names with this code; the same on all of them. */
-static int reported(MPI_Request block, int code)
-{
-  MPI_Group group;
-  int count = 0;
-  FAMPI_Get_failed_group(block, 1, &code, world, &group);
-  MPI_Group_size(group, &count);
-  MPI_Group_free(&group);
-  return count;
-}
-
-/* Ends a block with the greatest change. FAMPI_ERR_STATE_LOST: there is no state to go back to.
- * After any other code but FAMPI_SUCCESS all have to restore. */
+/* Ends a block with the greatest change. After another code than FAMPI_SUCCESS, which is the same
+ * on all ranks, all have to restore. */
 static int decide(MPI_Request block, int count, MPI_Request *requests, double *change)
 {
   int code, k;
@@ -72,9 +65,6 @@ static int decide(MPI_Request block, int count, MPI_Request *requests, double *c
   code = FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER);
   for (k = 0; k < count; k++) FAMPI_Request_free(&requests[k]);
   if (code != FAMPI_SUCCESS) {
-    if (!reported(block, FAMPI_ERR_PROC_FAILED) &&
-        (reported(block, FAMPI_ERR_STATE_LOST) || reported(block, FAMPI_ERR_NOTHING_PROTECTED)))
-      code = FAMPI_ERR_STATE_LOST;
     recover(&world);
     MPI_Comm_rank(world, &rank);
     MPI_Comm_size(world, &size);
@@ -83,16 +73,17 @@ static int decide(MPI_Request block, int count, MPI_Request *requests, double *c
   return code;
 }
 
-/* One step; 0 when it was not committed. */
+/* One step; the code with which it ended. */
 static int advance(void)
 {
   /* It is written when the block is decided. */
   static double change;
   int above = rank > 0 ? rank - 1 : MPI_PROC_NULL;
-  int below = rank < size - 1 ? rank + 1 : MPI_PROC_NULL;
+  int below = rank < size - 1 ? rank + 1 : MPI_PROC_NULL, is_saved;
   MPI_Request block, requests[4];
   next = own;
   FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block);
+  FAMPI_Checkpoint(block, own.step, &is_saved);
   FAMPI_Irecv(&next.heat[0][1], COLUMNS, MPI_DOUBLE, above, 1, world, &requests[0]);
   FAMPI_Irecv(&next.heat[ROWS + 1][1], COLUMNS, MPI_DOUBLE, below, 2, world, &requests[1]);
   FAMPI_Isend(&own.heat[1][1], COLUMNS, MPI_DOUBLE, above, 2, world, &requests[2]);
@@ -103,25 +94,35 @@ static int advance(void)
     change = relax();
     FAMPI_Protect(block, 0, &next, sizeof next, MPI_BYTE);
   }
-  if (decide(block, 4, requests, &change) != FAMPI_SUCCESS) return 0;
+  if (decide(block, 4, requests, &change) != FAMPI_SUCCESS) return FAMPI_ERR_TRYBLOCK_FOUND_ERRORS;
   own = next;
   own.change = change;
-  return 1;
+  return FAMPI_SUCCESS;
 }
 
-/* All have the state of the last commit, or all begin again; 0: once more. */
+/* All have the state of the last commit, or of a checkpoint, or all begin. FAMPI_SUCCESS, or what
+ * ends the program; FAMPI_ERR_TRYBLOCK_FOUND_ERRORS: once more. */
 static int restore(void)
 {
   static double nothing;
   MPI_Request block;
-  int code, count;
+  int64_t step;
+  int code, from = FAMPI_STATES_NOWHERE, ranks, count;
   FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block);
-  die_if_planned(-1, is_replacement);
-  FAMPI_Restore(block, 0, &next, sizeof next, MPI_BYTE, &count);
-  code = decide(block, 0, NULL, &nothing);
-  if (code == FAMPI_SUCCESS) own = next;
-  if (code == FAMPI_ERR_STATE_LOST) begin();
-  return code == FAMPI_SUCCESS || code == FAMPI_ERR_STATE_LOST;
+  if (own.step > 0) die_if_planned(-1, is_replacement);
+  code = FAMPI_Restart(block, 0, &from, &step, &ranks);
+  if (code == FAMPI_SUCCESS && from != FAMPI_STATES_NOWHERE)
+    code = FAMPI_Restore(block, 0, &next, sizeof next, MPI_BYTE, &count);
+  if (decide(block, 0, NULL, &nothing) != FAMPI_SUCCESS) return FAMPI_ERR_TRYBLOCK_FOUND_ERRORS;
+  /* All ranks have the same code, as the block is committed. */
+  if (code == FAMPI_ERR_CHECKPOINTS_EXIST || code == FAMPI_ERR_NO_CHECKPOINT) return code;
+  if (rank == 0 && from == FAMPI_STATES_IN_FILES)
+    fprintf(stderr, "all go on from the checkpoint of step %lld\n", (long long)step);
+  if (code == FAMPI_SUCCESS && from != FAMPI_STATES_NOWHERE)
+    own = next;
+  else
+    begin();
+  return FAMPI_SUCCESS;
 }
 
 static unsigned long long bits(double number)
@@ -133,22 +134,22 @@ static unsigned long long bits(double number)
 
 int main(int argc, char **argv)
 {
-  int has_state, row, column;
+  int code = FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, row, column;
   double heat = 0;
   MPI_Init(&argc, &argv);
   world = enter_world(argv, &is_replacement);
   MPI_Comm_rank(world, &rank);
   MPI_Comm_size(world, &size);
-  begin();
-  has_state = !is_replacement;
-  while (!has_state || (own.step < MOST_STEPS && own.change > 1e-4))
-    has_state = has_state ? advance() : restore();
+  while (code == FAMPI_ERR_TRYBLOCK_FOUND_ERRORS ||
+         (code == FAMPI_SUCCESS && own.step < MOST_STEPS && own.change > 1e-4))
+    code = code == FAMPI_SUCCESS ? advance() : restore();
   for (row = 1; row <= ROWS; row++)
     for (column = 1; column <= COLUMNS; column++)
       heat += own.heat[row][column] * (column + 31 * row);
-  printf("rank %d: %d steps, change %016llX, heat %016llX\n", rank, own.step, bits(own.change),
-         bits(heat));
+  if (code == FAMPI_SUCCESS)
+    printf("rank %d: %d steps, change %016llX, heat %016llX\n", rank, own.step, bits(own.change),
+           bits(heat));
   FAMPI_World_free(&world);
   MPI_Finalize();
-  return 0;
+  return code == FAMPI_SUCCESS ? 0 : 1;
 }

@@ -31,6 +31,22 @@ module fampi
     type(c_ptr) :: object = c_null_ptr
   end type
 
+  ! Each rank saves its states in a file of its own.
+  integer(c_int), parameter, public :: FAMPI_FILES_OF_RANKS = 0
+  ! Ranks of a node that follow each other save theirs in one file.
+  integer(c_int), parameter, public :: FAMPI_FILES_OF_NODES = 1
+  ! All ranks save theirs in one file, in a folder that all nodes share.
+  integer(c_int), parameter, public :: FAMPI_FILES_OF_JOB = 2
+  ! The job goes on from the newest checkpoint that is there.
+  integer(c_int), parameter, public :: FAMPI_CHECKPOINT_RESTART = 1
+  ! States are compressed (LZ4), each where that makes it smaller.
+  integer(c_int), parameter, public :: FAMPI_CHECKPOINT_COMPRESSED = 2
+  ! There is no state to go on from: all ranks begin, and do not call FAMPI_Restore.
+  integer(c_int), parameter, public :: FAMPI_STATES_NOWHERE = 0
+  ! States are in the memory of ranks.
+  integer(c_int), parameter, public :: FAMPI_STATES_IN_MEMORY = 1
+  ! States were found in a checkpoint.
+  integer(c_int), parameter, public :: FAMPI_STATES_IN_FILES = 2
   ! Done; equal to MPI_SUCCESS.
   integer(c_int), parameter, public :: FAMPI_SUCCESS = 0
   ! In the list of a query: the death of processes, soft and hard.
@@ -107,6 +123,12 @@ module fampi
   integer(c_int), parameter, public :: FAMPI_ERR_THREAD = 262144149
   ! A defect of fampi; every later call returns this, too.
   integer(c_int), parameter, public :: FAMPI_ERR_INTERNAL = 262144150
+  ! The folder has checkpoints of an earlier job, from which this one is not to go on: do that, or
+  ! choose an empty folder.
+  integer(c_int), parameter, public :: FAMPI_ERR_CHECKPOINTS_EXIST = 262144151
+  ! The job is to go on from a checkpoint, and none is there of which all ranks have their parts,
+  ! undamaged.
+  integer(c_int), parameter, public :: FAMPI_ERR_NO_CHECKPOINT = 262144152
   ! A block of this rank alone: no message, faults known here only.
   integer(c_int), parameter, public :: FAMPI_TRYBLOCK_LOCAL = 0
   ! A block of all living ranks of its communicator, which agree at its end.
@@ -147,7 +169,7 @@ module fampi
   ! No limit.
   integer(FAMPI_TIMEOUT_KIND), parameter, public :: FAMPI_TIMEOUT_NEVER = -1
 
-  public :: FAMPI_Comm_ack_failed, FAMPI_Comm_agree, FAMPI_Comm_benched, &
+  public :: FAMPI_Checkpoint, FAMPI_Comm_ack_failed, FAMPI_Comm_agree, FAMPI_Comm_benched, &
       FAMPI_Comm_failure_ack, FAMPI_Comm_failure_get_acked, FAMPI_Comm_get_failed, &
       FAMPI_Comm_iagree, FAMPI_Comm_is_revoked, FAMPI_Comm_known_failed, FAMPI_Comm_revoke, &
       FAMPI_Comm_set_patience, FAMPI_Comm_shrink, FAMPI_Comm_use, &
@@ -160,13 +182,22 @@ module fampi
       FAMPI_Membership_news, FAMPI_Membership_owner, FAMPI_Membership_renew, &
       FAMPI_Membership_start, FAMPI_Protect, FAMPI_Report_count, FAMPI_Report_fault, &
       FAMPI_Report_free, FAMPI_Report_get, FAMPI_Request_free, FAMPI_Request_get_status, &
-      FAMPI_Request_raise_error, FAMPI_Restore, FAMPI_Set_redundancy, FAMPI_Test, &
-      FAMPI_Timeout_get_seconds, FAMPI_Timeout_set_seconds, FAMPI_TryBlock_finish, &
-      FAMPI_TryBlock_finish_allreduce, FAMPI_TryBlock_interrupt, FAMPI_TryBlock_start, &
-      FAMPI_Wait, FAMPI_Wait_local, FAMPI_Waitall, FAMPI_Waitall_local, FAMPI_Waitany_local, &
-      FAMPI_Waitsome_local, FAMPI_World_free, FAMPI_World_recover
+      FAMPI_Request_raise_error, FAMPI_Restart, FAMPI_Restore, FAMPI_Saved, &
+      FAMPI_Set_checkpoints, FAMPI_Set_redundancy, FAMPI_Test, FAMPI_Timeout_get_seconds, &
+      FAMPI_Timeout_set_seconds, FAMPI_TryBlock_finish, FAMPI_TryBlock_finish_allreduce, &
+      FAMPI_TryBlock_interrupt, FAMPI_TryBlock_start, FAMPI_Wait, FAMPI_Wait_local, &
+      FAMPI_Waitall, FAMPI_Waitall_local, FAMPI_Waitany_local, FAMPI_Waitsome_local, &
+      FAMPI_World_free, FAMPI_World_recover
 
   interface
+    function c_FAMPI_Checkpoint(tb_request, step, flag) bind(C, name="FAMPI_Checkpoint") &
+      result(c_code)
+      import
+      integer(handle), value :: tb_request
+      integer(c_int64_t), value :: step
+      integer(c_int) :: flag
+      integer(c_int) :: c_code
+    end function
     function c_FAMPI_Comm_ack_failed(comm, num_to_ack, num_acked) bind(C, &
       name="FAMPI_Comm_ack_failed") result(c_code)
       import
@@ -645,6 +676,16 @@ module fampi
       integer(c_int), value :: error_code
       integer(c_int) :: c_code
     end function
+    function c_FAMPI_Restart(tb_request, resizes, from, step, size) bind(C, &
+      name="FAMPI_Restart") result(c_code)
+      import
+      integer(handle), value :: tb_request
+      integer(c_int), value :: resizes
+      integer(c_int) :: from
+      integer(c_int64_t) :: step
+      integer(c_int) :: size
+      integer(c_int) :: c_code
+    end function
     function c_FAMPI_Restore(tb_request, slot, state, max_count, datatype, count) bind(C, &
       name="FAMPI_Restore") result(c_code)
       import
@@ -654,6 +695,26 @@ module fampi
       integer(c_int), value :: max_count
       integer(handle), value :: datatype
       integer(c_int) :: count
+      integer(c_int) :: c_code
+    end function
+    function c_FAMPI_Saved(rank, slot, state, max_count, datatype, count) bind(C, &
+      name="FAMPI_Saved") result(c_code)
+      import
+      integer(c_int), value :: rank
+      integer(c_int), value :: slot
+      type(c_ptr), value :: state
+      integer(c_int), value :: max_count
+      integer(handle), value :: datatype
+      integer(c_int) :: count
+      integer(c_int) :: c_code
+    end function
+    function c_FAMPI_Set_checkpoints(folder, every, files, flags) bind(C, &
+      name="FAMPI_Set_checkpoints") result(c_code)
+      import
+      character(kind=c_char) :: folder(*)
+      integer(c_int), value :: every
+      integer(c_int), value :: files
+      integer(c_int), value :: flags
       integer(c_int) :: c_code
     end function
     function c_FAMPI_Set_redundancy(tb_request, redundancy, ranks, losses) bind(C, &
@@ -789,6 +850,20 @@ module fampi
   end interface
 
 contains
+
+  ! Saves the states that the last commit on this communicator has made valid, if a checkpoint is
+  ! due, in a global block that is not finished.
+  subroutine FAMPI_Checkpoint(tb_request, step, flag, ierror)
+    type(MPI_Request), intent(in) :: tb_request
+    integer(c_int64_t), intent(in) :: step
+    logical, intent(inout) :: flag
+    integer, optional, intent(out) :: ierror
+    integer(c_int) :: c_flag
+    integer(c_int) :: c_code
+    c_code = c_FAMPI_Checkpoint(to_c(tb_request), step, c_flag)
+    if (c_code == FAMPI_SUCCESS) flag = c_flag /= 0
+    call end_call(c_code, "FAMPI_Checkpoint", ierror)
+  end subroutine
 
   ! Acknowledges the first so many of the dead that FAMPI_Comm_get_failed gives: agreements in
   ! which all have acknowledged a death are no error any more, and MPI's receives from any source
@@ -1029,7 +1104,8 @@ contains
 
   ! Whether the library has a feature, by its name: tryblock, world (FAMPI_World_init and what
   ! goes with it), shrink, rebuild, interrupt, report, fused (reductions on the commit), copies
-  ! (protect, restore), progress (blocks go on inside of MPI's own waits).
+  ! (protect, restore), checkpoints (states in files), progress (blocks go on inside of MPI's own
+  ! waits).
   subroutine FAMPI_Has_feature(name, flag, ierror)
     character(len=*), intent(in) :: name
     logical, intent(inout) :: flag
@@ -1676,6 +1752,21 @@ contains
     call end_call(c_code, "FAMPI_Request_raise_error", ierror)
   end subroutine
 
+  ! Says where the states are that ranks go on from, or whether they begin: the first call of a
+  ! global block in which they do that, at the start of the program, after each recovery, and on
+  ! replacements.
+  subroutine FAMPI_Restart(tb_request, resizes, from, step, size, ierror)
+    type(MPI_Request), intent(in) :: tb_request
+    integer, intent(in) :: resizes
+    integer, asynchronous, intent(inout) :: from
+    integer(c_int64_t), intent(inout) :: step
+    integer, asynchronous, intent(inout) :: size
+    integer, optional, intent(out) :: ierror
+    integer(c_int) :: c_code
+    c_code = c_FAMPI_Restart(to_c(tb_request), resizes, from, step, size)
+    call end_call(c_code, "FAMPI_Restart", ierror)
+  end subroutine
+
   ! Brings the state back that the last commit protected, in a global block that is not finished.
   subroutine FAMPI_Restore(tb_request, slot, state, max_count, datatype, count, ierror)
     type(MPI_Request), intent(in) :: tb_request
@@ -1693,6 +1784,38 @@ contains
     c_code = c_FAMPI_Restore(to_c(tb_request), slot, address(state), max_count, to_c(datatype), &
       count)
     call end_call(c_code, "FAMPI_Restore", ierror)
+  end subroutine
+
+  ! The state of one of the ranks that have saved the checkpoint which FAMPI_Restart has found
+  ! last, if these are not as many as there are now.
+  subroutine FAMPI_Saved(rank, slot, state, max_count, datatype, count, ierror)
+    integer, intent(in) :: rank
+    integer, intent(in) :: slot
+    type(*), dimension(..), target, asynchronous :: state
+    integer, intent(in) :: max_count
+    type(MPI_Datatype), intent(in) :: datatype
+    integer, asynchronous, intent(inout) :: count
+    integer, optional, intent(out) :: ierror
+    integer(c_int) :: c_code
+    if (.not. is_contiguous(state)) then
+      call end_call(FAMPI_ERR_ARG, "FAMPI_Saved", ierror)
+      return
+    end if
+    c_code = c_FAMPI_Saved(rank, slot, address(state), max_count, to_c(datatype), count)
+    call end_call(c_code, "FAMPI_Saved", ierror)
+  end subroutine
+
+  ! Says where protected states are saved, so that they outlive the job: in files of this folder,
+  ! one set of files for each checkpoint.
+  subroutine FAMPI_Set_checkpoints(folder, every, files, flags, ierror)
+    character(len=*), intent(in) :: folder
+    integer, intent(in) :: every
+    integer, intent(in) :: files
+    integer, intent(in) :: flags
+    integer, optional, intent(out) :: ierror
+    integer(c_int) :: c_code
+    c_code = c_FAMPI_Set_checkpoints(to_text(folder), every, files, flags)
+    call end_call(c_code, "FAMPI_Set_checkpoints", ierror)
   end subroutine
 
   ! Says where states are kept that are protected from now on in a global block that is not

@@ -24,6 +24,47 @@
 
 
 /*
+ Each rank saves its states in a file of its own.
+ */
+#define FAMPI_FILES_OF_RANKS 0
+
+/*
+ Ranks of a node that follow each other save theirs in one file.
+ */
+#define FAMPI_FILES_OF_NODES 1
+
+/*
+ All ranks save theirs in one file, in a folder that all nodes share.
+ */
+#define FAMPI_FILES_OF_JOB 2
+
+/*
+ The job goes on from the newest checkpoint that is there. Without this a job whose folder has
+ checkpoints saves nothing, so that none is lost by mistake.
+ */
+#define FAMPI_CHECKPOINT_RESTART 1
+
+/*
+ States are compressed (LZ4), each where that makes it smaller.
+ */
+#define FAMPI_CHECKPOINT_COMPRESSED 2
+
+/*
+ There is no state to go on from: all ranks begin, and do not call `FAMPI_Restore`.
+ */
+#define FAMPI_STATES_NOWHERE 0
+
+/*
+ States are in the memory of ranks.
+ */
+#define FAMPI_STATES_IN_MEMORY 1
+
+/*
+ States were found in a checkpoint.
+ */
+#define FAMPI_STATES_IN_FILES 2
+
+/*
  Done; equal to `MPI_SUCCESS`.
  */
 #define FAMPI_SUCCESS 0
@@ -209,6 +250,18 @@
 #define FAMPI_ERR_INTERNAL 262144150
 
 /*
+ The folder has checkpoints of an earlier job, from which this one is not to go on: do that, or
+ choose an empty folder.
+ */
+#define FAMPI_ERR_CHECKPOINTS_EXIST 262144151
+
+/*
+ The job is to go on from a checkpoint, and none is there of which all ranks have their parts,
+ undamaged.
+ */
+#define FAMPI_ERR_NO_CHECKPOINT 262144152
+
+/*
  A block of this rank alone: no message, faults known here only.
  */
 #define FAMPI_TRYBLOCK_LOCAL 0
@@ -331,7 +384,8 @@ int FAMPI_Get_version(int *major, int *minor, int *patch);
 /*
  Whether the library has a feature, by its name: `tryblock`, `world` (`FAMPI_World_init` and what
  goes with it), `shrink`, `rebuild`, `interrupt`, `report`, `fused` (reductions on the commit),
- `copies` (protect, restore), `progress` (blocks go on inside of MPI's own waits). Needs no MPI.
+ `copies` (protect, restore), `checkpoints` (states in files), `progress` (blocks go on inside of
+ MPI's own waits). Needs no MPI.
 
  Returns `FAMPI_ERR_ARG` for null pointers; an unknown name is a feature that is not there.
 
@@ -662,6 +716,109 @@ int FAMPI_Request_raise_error(MPI_Request request,
  Returns `FAMPI_ERR_REQUEST` for anything but a block, `FAMPI_ERR_STATE` for a finished one.
  */
 int FAMPI_TryBlock_interrupt(MPI_Request tb_request);
+
+/*
+ Says where protected states are saved, so that they outlive the job: in files of this folder,
+ one set of files for each checkpoint. All ranks call it with the same arguments, replacements,
+ too, before `FAMPI_Restart`. Without this call the environment decides, which `fampi run
+ --checkpoint FOLDER` sets; with no folder, or an empty name, nothing is saved. Local; after
+ `MPI_Init`.
+
+ `every` is the number of steps from one checkpoint to the next, 1 or more; with 0 it is what is
+ best for the measured cost of saving and a failure an hour. `files` is one of `FAMPI_FILES_…`;
+ what was saved in files of another kind can be read as well. `flags` is a sum of
+ `FAMPI_CHECKPOINT_…`, or 0.
+
+ Returns `FAMPI_ERR_ARG`; `FAMPI_ERR_COUNT` for a negative number of steps;
+ `FAMPI_ERR_UNSUPPORTED`.
+
+ Pointers:
+
+ The folder is null or ends with a zero.
+ */
+int FAMPI_Set_checkpoints(const char *folder,
+                          int every,
+                          int files,
+                          int flags);
+
+/*
+ Says where the states are that ranks go on from, or whether they begin: the first call of a
+ global block in which they do that, at the start of the program, after each recovery, and on
+ replacements. All ranks call it, on a communicator of all ranks of the job; what it says is the
+ same on all. A program that calls it once always does before `FAMPI_Restore`. It works without
+ checkpoints as well, and then finds states in memory only.
+
+ `from` becomes one of `FAMPI_STATES_…`, and `step` the step that the checkpoint is of
+ (`FAMPI_Checkpoint`), or -1 for what is not from files. Files are used where the job is to go on
+ from them and has nothing in memory; and where a state is lost in memory: when `FAMPI_Restore`
+ has found `FAMPI_ERR_STATE_LOST` or `FAMPI_ERR_TOO_MANY_LOST` in a block with this call, recover
+ and do the same again, and all ranks go back to the newest checkpoint.
+
+ `size` becomes the number of ranks that have saved it, or that there are now. If `resizes` is 0,
+ only checkpoints of as many ranks as the communicator has count. Otherwise it may be another
+ number, and then there is nothing for `FAMPI_Restore`: each rank takes what it needs by
+ `FAMPI_Saved`, and protects what it has then. All ranks give the same `resizes`.
+
+ Returns, on all ranks that are not told of a fault, `FAMPI_ERR_CHECKPOINTS_EXIST` where the
+ folder has checkpoints and the job is not to go on from one, and `FAMPI_ERR_NO_CHECKPOINT` where
+ it is to and there is none; with the block's commit this job saves nothing any more, and begins
+ or ends. `FAMPI_ERR_STATE_LOST` or `FAMPI_ERR_TOO_MANY_LOST` where no checkpoint has a state
+ that is lost in memory: it begins, and saves again, or ends. Rank 0 says these on standard
+ error. Else as `FAMPI_Restore`.
+
+ Pointers:
+
+ The pointers are null or to variables.
+ */
+int FAMPI_Restart(MPI_Request tb_request,
+                  int resizes,
+                  int *from,
+                  int64_t *step,
+                  int *size);
+
+/*
+ Saves the states that the last commit on this communicator has made valid, if a checkpoint is
+ due, in a global block that is not finished. All ranks call it, in each step, with the same
+ `step`: the number of steps that lead to these states. What is protected in the same block is
+ not valid yet. The checkpoint can be gone on from when `flag` becomes 1, on all ranks; it
+ becomes 0 when none was due, and when a rank could not save its states, which says so on
+ standard error, and the job goes on.
+
+ It saves what was protected on this communicator, and removes older checkpoints when the new
+ one is complete. The call waits until the blocks that were started before on this communicator
+ are decided, and, when a checkpoint is due, for the other ranks. Where nothing is saved it does
+ nothing.
+
+ Returns `FAMPI_ERR_STATE` before a block with `FAMPI_Restart` was committed on this rank, which
+ has left this block then; `FAMPI_ERR_ARG` for a negative step; else as `FAMPI_Protect`.
+
+ Pointers:
+
+ The flag is null or a variable.
+ */
+int FAMPI_Checkpoint(MPI_Request tb_request, int64_t step, int *flag);
+
+/*
+ The state of one of the ranks that have saved the checkpoint which `FAMPI_Restart` has found
+ last, if these are not as many as there are now. Local; it reads files, and keeps the states of
+ the rank that was asked for last.
+
+ At most `max_count` elements are written; `count` says how many there are.
+
+ Returns `FAMPI_ERR_STATE` when there is no such checkpoint; `FAMPI_ERR_ARG` for a rank or a type
+ that does not fit; `FAMPI_ERR_NOTHING_PROTECTED` when the rank has no such state;
+ `FAMPI_ERR_NO_CHECKPOINT` when its file cannot be read any more; `FAMPI_ERR_COUNT`.
+
+ Pointers:
+
+ The state is null or has room for `max_count` elements, `count` is null or to a variable.
+ */
+int FAMPI_Saved(int rank,
+                int slot,
+                void *state,
+                int max_count,
+                MPI_Datatype datatype,
+                int *count);
 
 /*
  A sentence about a code, which lives as long as the program. Never null. Local, needs no MPI.

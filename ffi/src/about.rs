@@ -34,7 +34,8 @@ pub unsafe extern "C" fn FAMPI_Get_version(
 
 /// Whether the library has a feature, by its name: `tryblock`, `world` (`FAMPI_World_init` and what
 /// goes with it), `shrink`, `rebuild`, `interrupt`, `report`, `fused` (reductions on the commit),
-/// `copies` (protect, restore), `progress` (blocks go on inside of MPI's own waits). Needs no MPI.
+/// `copies` (protect, restore), `checkpoints` (states in files), `progress` (blocks go on inside of
+/// MPI's own waits). Needs no MPI.
 ///
 /// Returns `FAMPI_ERR_ARG` for null pointers; an unknown name is a feature that is not there.
 ///
@@ -43,7 +44,7 @@ pub unsafe extern "C" fn FAMPI_Get_version(
 /// The name is null or ends with a zero, the other pointer is null or to a variable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn FAMPI_Has_feature(name: *const c_char, flag: *mut c_int) -> c_int {
-    const FEATURES: [&[u8]; 9] = [
+    const FEATURES: [&[u8]; 10] = [
         b"tryblock",
         b"world",
         b"shrink",
@@ -52,6 +53,7 @@ pub unsafe extern "C" fn FAMPI_Has_feature(name: *const c_char, flag: *mut c_int
         b"report",
         b"fused",
         b"copies",
+        b"checkpoints",
         b"progress",
     ];
     if name.is_null() {

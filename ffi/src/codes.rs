@@ -101,6 +101,12 @@ pub const FAMPI_ERR_UNSUPPORTED: c_int = 262_144_148;
 pub const FAMPI_ERR_THREAD: c_int = 262_144_149;
 /// A defect of fampi; every later call returns this, too.
 pub const FAMPI_ERR_INTERNAL: c_int = 262_144_150;
+/// The folder has checkpoints of an earlier job, from which this one is not to go on: do that, or
+/// choose an empty folder.
+pub const FAMPI_ERR_CHECKPOINTS_EXIST: c_int = 262_144_151;
+/// The job is to go on from a checkpoint, and none is there of which all ranks have their parts,
+/// undamaged.
+pub const FAMPI_ERR_NO_CHECKPOINT: c_int = 262_144_152;
 
 /// A block of this rank alone: no message, faults known here only.
 pub const FAMPI_TRYBLOCK_LOCAL: c_int = 0;
@@ -203,6 +209,8 @@ pub(crate) fn of_error(error: &Error) -> c_int {
         Error::StateLost { partner: None, .. } => FAMPI_ERR_TOO_MANY_LOST,
         Error::TooManyOpen => FAMPI_ERR_TOO_MANY_OPEN,
         Error::NothingProtected => FAMPI_ERR_NOTHING_PROTECTED,
+        Error::CheckpointsExist { .. } => FAMPI_ERR_CHECKPOINTS_EXIST,
+        Error::NoCheckpoint { .. } => FAMPI_ERR_NO_CHECKPOINT,
         Error::CreationPending => FAMPI_ERR_PENDING,
         Error::CreationFailed | Error::RecoveryExhausted { .. } => FAMPI_ERR_CREATION,
         Error::Unsupported(_) => FAMPI_ERR_UNSUPPORTED,
@@ -278,6 +286,12 @@ fn sentence(code: c_int) -> &'static CStr {
         FAMPI_ERR_CREATION => c"a process died while a communicator was made; recover again",
         FAMPI_ERR_UNSUPPORTED => c"this MPI or this launch will not do; see FAMPI_Doctor",
         FAMPI_ERR_THREAD => c"called from another thread than the first call",
+        FAMPI_ERR_CHECKPOINTS_EXIST => {
+            c"the folder has checkpoints of an earlier job: restart it, or use an empty folder"
+        }
+        FAMPI_ERR_NO_CHECKPOINT => {
+            c"the folder has no complete checkpoint that these ranks can go on from"
+        }
         FAMPI_ERR_INTERNAL => c"a defect of fampi; please report it",
         code if OWN.contains(&code) => c"a number without a meaning",
         _ => c"a code of the application, or a class of MPI; MPI_Error_string knows it",

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The block, which is global and not finished.
-fn open_block(state: &mut State, tb_request: MPI_Request) -> Result<GuestBlock> {
+pub(crate) fn open_block(state: &mut State, tb_request: MPI_Request) -> Result<GuestBlock> {
     let found = state.block(tb_request)?;
     let (block, finished) = (found.name, found.finished);
     if !state.guest.is_agreed(block) {
@@ -30,7 +30,7 @@ fn open_block(state: &mut State, tb_request: MPI_Request) -> Result<GuestBlock> 
     if finished { Err(FAMPI_ERR_STATE) } else { Ok(block) }
 }
 
-fn slot(number: c_int) -> Result<u32> {
+pub(crate) fn slot(number: c_int) -> Result<u32> {
     u32::try_from(number).ok().filter(|slot| *slot < MAX_SLOTS).ok_or(FAMPI_ERR_ARG)
 }
 
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn FAMPI_Protect(
 }
 
 /// Where a state goes.
-struct Room {
+pub(crate) struct Room {
     state: *mut c_void,
     length: usize,
     each: usize,
@@ -149,7 +149,7 @@ struct Room {
 }
 
 impl Room {
-    fn new(
+    pub(crate) fn new(
         state: *mut c_void,
         max_count: c_int,
         datatype: MPI_Datatype,
@@ -167,7 +167,7 @@ impl Room {
     /// # Safety
     ///
     /// There is room for so many bytes, and for a number.
-    unsafe fn fill(&self, bytes: &[u8]) -> Result<()> {
+    pub(crate) unsafe fn fill(&self, bytes: &[u8]) -> Result<()> {
         if !bytes.len().is_multiple_of(self.each) {
             return Err(FAMPI_ERR_ARG);
         }

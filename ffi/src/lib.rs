@@ -13,6 +13,7 @@
 //! wait     the local waits                  standard  MPI's own calls
 //! message  messages in lanes of our own     copies    protect, restore, inherit
 //! query    what a decided block says        about     version, features, diagnosis
+//! checkpoints  states in files, which outlive the job
 //! recover  ishrink, irebuild, join          rebuild   the steps of the last two
 //! spawn    new processes, and their start   collective  collectives over the living
 //! rooted, alike  those with a root, others  calls     what the next two call
@@ -40,6 +41,7 @@ mod arguments;
 mod beneath;
 pub mod block;
 mod calls;
+pub mod checkpoints;
 pub mod codes;
 pub mod collective;
 pub mod copies;

@@ -14,7 +14,7 @@ use std::{
 };
 
 use fampi_core::{
-    Rank, Timeout,
+    Rank, Timeout, checkpoints_by_environment,
     guest::{Guest, GuestComm},
     mpi::MpiPlatform,
 };
@@ -186,8 +186,10 @@ impl State {
         let finished = platform.finished_request();
         // SAFETY: reading a constant that MPI's library defines.
         mark(unsafe { ffi::RSMPI_COMM_SELF }, attribute(mpi_ends)?)?;
+        let mut guest = Guest::new(Box::new(platform));
+        guest.set_checkpoints(checkpoints_by_environment().map_err(|error| of_error(&error))?);
         Ok(Self {
-            guest: Guest::new(Box::new(platform)),
+            guest,
             comms: Vec::new(),
             refused: Vec::new(),
             handles: Handles::default(),

@@ -15,6 +15,7 @@ use crate::{
     fault::{FaultCode, FaultReport},
     ids::CommId,
     rank::{Rank, RankSet},
+    recovery::filing::{Filing, Reader},
     seam::{
         buffer::AnyBuffer,
         collective::Collective,
@@ -25,10 +26,12 @@ use crate::{
 };
 
 mod adopt;
+mod checkpoints;
 mod copies;
 mod recover;
 mod ulfm;
 
+pub use checkpoints::States;
 pub use recover::{Repairing, Reporting, Shrinking, Task};
 
 /// A process whose program owns its MPI.
@@ -36,6 +39,12 @@ pub struct Guest {
     engine: Engine,
     /// The wait of MPI's own in which this process is called back.
     in_mpi: Option<InMpi>,
+    /// Where states are saved, if they are.
+    filing: Option<Filing>,
+    /// The block in which ranks have told each other last what they have.
+    restarted: Option<GuestBlock>,
+    /// What that has found of another number of ranks.
+    saved: Option<Reader>,
 }
 
 /// Calls by MPI, one after the other.
@@ -122,7 +131,8 @@ pub enum Wait {
 impl Guest {
     /// Enters with a platform that has no universe yet.
     pub fn new(platform: Box<dyn Platform>) -> Self {
-        Self { engine: Engine::new(platform), in_mpi: None }
+        let engine = Engine::new(platform);
+        Self { engine, in_mpi: None, filing: None, restarted: None, saved: None }
     }
 
     /// The platform.

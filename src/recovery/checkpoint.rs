@@ -173,16 +173,21 @@ impl Part {
         [launch, protected, rank.into(), ranks.into()]
     }
 
-    /// Its content: the states of this process. Nothing if there is none, or one does not consist
-    /// of numbers.
-    pub(crate) fn encode(self, copies: &Copies, compressed: bool) -> Option<Vec<u8>> {
+    /// Its content: these states of this process. There is at least one, and each consists of
+    /// numbers.
+    pub(crate) fn encode(self, slots: &[&Slot], compressed: bool) -> io::Result<Vec<u8>> {
+        if slots.is_empty() {
+            return Err(io::Error::other("nothing is protected"));
+        }
         let mut content = FORMAT.to_vec();
         let put = |content: &mut Vec<u8>, word: u64| content.extend(word.to_le_bytes());
-        for word in self.words().into_iter().chain([copies.slots.len() as u64]) {
+        for word in self.words().into_iter().chain([slots.len() as u64]) {
             put(&mut content, word);
         }
-        for slot in &copies.slots {
-            let (kind, bytes) = slot.own.as_ref()?.bytes()?;
+        for slot in slots {
+            let numbers = slot.own.as_ref().and_then(AnyBuffer::bytes);
+            let not_numbers = || io::Error::other("its states are not all numbers");
+            let (kind, bytes) = numbers.ok_or_else(not_numbers)?;
             let stored = if compressed { compress(bytes) } else { Cow::Borrowed(bytes) };
             let sizes = [bytes.len() as u64, stored.len() as u64];
             let numbers = [slot.number.into(), slot.known.version, kind.into()];
@@ -193,7 +198,7 @@ impl Part {
         }
         let sum = crc32fast::hash(&content);
         content.extend(sum.to_le_bytes());
-        (!copies.slots.is_empty()).then_some(content)
+        Ok(content)
     }
 
     /// The states in a content that is to be of this part; nothing if it is not, or is damaged.
@@ -277,6 +282,10 @@ mod tests {
         copies
     }
 
+    fn encode(copies: &Copies, compressed: bool) -> io::Result<Vec<u8>> {
+        PART.encode(&copies.slots.iter().collect::<Vec<_>>(), compressed)
+    }
+
     #[test]
     fn a_name_tells_the_set_and_the_parts() {
         let one = File { set: SET, ranks: 4, first: 2, last: 2 };
@@ -315,7 +324,7 @@ mod tests {
     #[test]
     fn states_come_back_from_a_file_with_their_types_and_versions() {
         for compressed in [false, true] {
-            let content = PART.encode(&copies(), compressed).unwrap();
+            let content = encode(&copies(), compressed).unwrap();
             let mut found = PART.decode(&content).unwrap();
             assert_eq!(found.slots.len(), 2);
             let slot = found.slot(0);
@@ -338,7 +347,7 @@ mod tests {
             random ^ random >> 31
         });
         copies.slot(1).own = Some(AnyBuffer::of(numbers.collect::<Vec<u64>>()));
-        let content = PART.encode(&copies, true).unwrap();
+        let content = encode(&copies, true).unwrap();
         assert!((1 << 19..(1 << 19) + (1 << 14)).contains(&content.len()), "{}", content.len());
         let found = PART.decode(&content).unwrap();
         let same = |number: usize| {
@@ -363,7 +372,7 @@ mod tests {
     fn what_is_damaged_or_of_another_part_is_no_checkpoint() {
         let mut copies = copies();
         copies.slot(8).own = Some(AnyBuffer::of(vec![3_u32; 100]));
-        for content in [false, true].map(|compressed| PART.encode(&copies, compressed).unwrap()) {
+        for content in [false, true].map(|compressed| encode(&copies, compressed).unwrap()) {
             assert!(PART.decode(&content).is_some());
             for length in 0..content.len() {
                 assert!(PART.decode(&content[..length]).is_none(), "cut after {length} bytes");
@@ -374,7 +383,7 @@ mod tests {
                 assert!(PART.decode(&flipped).is_none(), "bit {bit} flipped");
             }
         }
-        let content = PART.encode(&copies, false).unwrap();
+        let content = encode(&copies, false).unwrap();
         let set = Set { launch: 4, ..PART.set };
         for other in [Part { set, ..PART }, Part { rank: 1, ..PART }, Part { ranks: 5, ..PART }] {
             assert!(other.decode(&content).is_none());
@@ -383,9 +392,9 @@ mod tests {
 
     #[test]
     fn without_states_of_numbers_there_is_no_checkpoint() {
-        assert!(PART.encode(&Copies::default(), false).is_none());
+        assert!(encode(&Copies::default(), false).is_err());
         let mut copies = copies();
         copies.slot(7).own = None;
-        assert!(PART.encode(&copies, true).is_none());
+        assert!(encode(&copies, true).is_err());
     }
 }

@@ -20,7 +20,7 @@ use super::{
     interval::{Interval, steps_between},
 };
 use crate::{
-    engine::{BlockKey, CommKey, Copies, Engine, Job, Saving},
+    engine::{BlockKey, CommKey, Copies, Engine, Job, Saving, Slot},
     error::Error,
     native::Element,
     rank::Rank,
@@ -76,6 +76,8 @@ pub(crate) struct Told {
     /// 0 for none.
     lost: u64,
     keeper: u64,
+    /// 1 where a state is in memory, if the ranks tell it here.
+    states: u64,
 }
 
 /// What a job goes on from; alike on all ranks.
@@ -100,7 +102,7 @@ pub(crate) struct Reader {
 }
 
 impl Told {
-    pub(crate) const LENGTH: usize = 9;
+    pub(crate) const LENGTH: usize = 10;
 
     /// What a rank tells, with the loss that the last attempt to bring states back has found.
     pub(crate) fn of(filing: Option<&mut Filing>, job: &Job) -> Self {
@@ -132,13 +134,31 @@ impl Told {
     }
 
     pub(crate) fn words(self) -> [u64; Self::LENGTH] {
-        let Self { lacks, seen, restart, launch, saved, every, oldest, lost, keeper } = self;
-        [lacks, seen, restart, launch, saved, every, oldest, lost, keeper]
+        let Self { lacks, seen, restart, launch, saved, every, oldest, lost, keeper, states } =
+            self;
+        [lacks, seen, restart, launch, saved, every, oldest, lost, keeper, states]
     }
 
     pub(crate) fn from_words(words: [u64; Self::LENGTH]) -> Self {
-        let [lacks, seen, restart, launch, saved, every, oldest, lost, keeper] = words;
-        Self { lacks, seen, restart, launch, saved, every, oldest, lost, keeper }
+        let [lacks, seen, restart, launch, saved, every, oldest, lost, keeper, states] = words;
+        Self { lacks, seen, restart, launch, saved, every, oldest, lost, keeper, states }
+    }
+
+    /// And whether this rank has states in memory.
+    pub(crate) fn with_states(self, has_states: bool) -> Self {
+        Self { states: has_states.into(), ..self }
+    }
+
+    /// True when a rank has said that it has states in memory.
+    pub(crate) fn has_states(self) -> bool {
+        self.states > 0
+    }
+
+    /// States of which a checkpoint was saved are lost, that of rank 0 as well, if none is in the
+    /// memory of any rank.
+    pub(crate) fn lost_if_nowhere(self) -> Self {
+        let is_lost = !self.has_states() && self.launch > 0 && self.saved > 0 && self.lost == 0;
+        if is_lost { Self { lost: 1, ..self } } else { self }
     }
 
     /// True when no rank is without checkpoints.
@@ -326,7 +346,7 @@ impl Filing {
             Interval::Auto { .. } => own.every.unwrap_or(1),
         };
         // The copy before the first step is made again from nothing.
-        !own.is_off && protected > 1 && protected >= own.saved + every
+        !own.is_off && protected >= own.saved.max(1) + every
     }
 
     /// Saves the states that are valid, in a block of all ranks; true when all have. `part` is
@@ -345,9 +365,11 @@ impl Filing {
         let (file, is_shared) =
             (self.own_file(part, engine, comm), self.plan.files != Files::OfEachRank);
         let aside = file.name_aside(&attempt(engine, block));
-        let content = part.encode(&engine.job.copies, self.plan.compressed);
+        let partnership = engine.partnership();
+        let counts = |slot: &&Slot| partnership.is_of(comm, slot.known.over);
+        let slots: Vec<&Slot> = engine.job.copies.slots.iter().filter(counts).collect();
+        let content = part.encode(&slots, self.plan.compressed);
         let encoding = engine.platform.now().saturating_sub(began);
-        let content = content.ok_or_else(|| io::Error::other("its states are not all numbers"));
         let length = content.as_ref().map_or(0, |content| content.len() as u64);
         let mut lengths = vec![0; ranks as usize];
         lengths[rank as usize] = length;
@@ -442,7 +464,7 @@ fn attempt(engine: &Engine, block: BlockKey) -> String {
 
 /// The largest of the words that the ranks have, one by one. Of the bits of numbers that are not
 /// negative those of the largest are the largest.
-fn most<const N: usize>(
+pub(crate) fn most<const N: usize>(
     engine: &mut Engine,
     block: BlockKey,
     mine: [u64; N],

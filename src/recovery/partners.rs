@@ -16,6 +16,10 @@ pub(super) trait Partners {
     /// was whole.
     fn is_like(&self, engine: &Engine, comm: CommKey, over: Option<CommKey>) -> bool;
 
+    /// True when a state that was protected over a communicator goes to the checkpoints that are
+    /// saved over another one.
+    fn is_of(&self, comm: CommKey, over: Option<CommKey>) -> bool;
+
     /// True when ranks of a communicator may lack a state that was protected over another one.
     fn has_replacements(&self, engine: &Engine, comm: CommKey, over: Option<CommKey>) -> bool;
 
@@ -41,6 +45,10 @@ impl Partners for OfJob {
         true
     }
 
+    fn is_of(&self, _: CommKey, _: Option<CommKey>) -> bool {
+        true
+    }
+
     fn has_replacements(&self, engine: &Engine, comm: CommKey, _: Option<CommKey>) -> bool {
         Some(comm) == engine.job.world
     }
@@ -63,7 +71,12 @@ impl Partners for OfJob {
 impl Partners for OfProgram {
     fn is_like(&self, engine: &Engine, comm: CommKey, over: Option<CommKey>) -> bool {
         let place = |comm: CommKey| (engine.comm(comm).me, engine.comm(comm).size());
-        over.is_some_and(|over| place(over) == place(comm))
+        // What comes from a checkpoint has been chosen by that.
+        over.is_none_or(|over| place(over) == place(comm))
+    }
+
+    fn is_of(&self, comm: CommKey, over: Option<CommKey>) -> bool {
+        over == Some(comm)
     }
 
     fn has_replacements(&self, engine: &Engine, comm: CommKey, over: Option<CommKey>) -> bool {

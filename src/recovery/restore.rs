@@ -127,6 +127,18 @@ impl Engine {
         }
     }
 
+    /// True when this process has a state in memory that [`Self::restore`] would bring to the ranks
+    /// of this block.
+    pub(crate) fn has_states(&self, key: BlockKey) -> bool {
+        let (comm, partnership) = (self.block(key).comm, self.partnership());
+        self.job.copies.slots.iter().any(|slot| {
+            let Known { version, over, whole, .. } = slot.known;
+            let is_here = !partnership.has_replacements(self, comm, over);
+            let is_like = || whole && partnership.is_like(self, comm, over);
+            version > 0 && over.is_some() && (is_here || is_like())
+        })
+    }
+
     fn restore_from_partner<T: Element + Default>(
         &mut self,
         key: BlockKey,

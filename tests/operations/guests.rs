@@ -10,6 +10,8 @@ use fampi::{
     sim::{self, Simulation},
 };
 
+mod checkpoints;
+
 const TAG: u32 = 5;
 const LIMIT: Duration = Duration::from_secs(50);
 /// Long enough for all ranks to hear of what one has done.

@@ -4,7 +4,12 @@
 ! change of all ranks is found with the commit, and the new state is kept for the case of a death
 ! (FAMPI_Protect). After one the world is rebuilt, by spares of the launch or by new processes, and
 ! every rank gets the state of the last commit.
+!
+! With `fampi run --checkpoint FOLDER` states are saved in files, too: where a rank dies with the one
+! that keeps its state, all go back to these, and `fampi restart FOLDER` goes on from them when the
+! whole job has ended.
 module steps
+  use, intrinsic :: iso_fortran_env, only: error_unit, int64
   use mpi_f08
   use fampi
   use plan
@@ -25,7 +30,9 @@ module steps
   double precision, asynchronous, save :: change
   type(MPI_Comm) :: world
   integer :: rank, size
-  logical :: is_replacement, has_state
+  logical :: is_replacement
+  ! That of the last block; FAMPI_ERR_TRYBLOCK_FOUND_ERRORS as long as all have to restore.
+  integer :: code = FAMPI_ERR_TRYBLOCK_FOUND_ERRORS
 
 contains
 
@@ -53,11 +60,13 @@ contains
   ! One step, if it is committed; else there is a new world, in which all have to restore.
   subroutine advance()
     type(MPI_Request) :: block, requests(4)
-    integer :: above, below, code
+    integer :: above, below, here
+    logical :: is_saved
     above = merge(rank - 1, MPI_PROC_NULL, rank > 0)
     below = merge(rank + 1, MPI_PROC_NULL, rank < size - 1)
     next = own
     call FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, block)
+    call FAMPI_Checkpoint(block, int(own%step, int64), is_saved, here)
     call FAMPI_Irecv(next%heat(1:, 0), columns, MPI_DOUBLE_PRECISION, above, 1, world, requests(1))
     call FAMPI_Irecv(next%heat(1:, rows + 1), columns, MPI_DOUBLE_PRECISION, below, 2, world, &
       requests(2))
@@ -65,14 +74,14 @@ contains
     call FAMPI_Isend(own%heat(1:, rows), columns, MPI_DOUBLE_PRECISION, below, 1, world, &
       requests(4))
     call die_if_planned(own%step, is_replacement)
-    call FAMPI_Waitall_local(4, requests, timeout=FAMPI_TIMEOUT_NEVER, ierror=code)
+    call FAMPI_Waitall_local(4, requests, timeout=FAMPI_TIMEOUT_NEVER, ierror=here)
     change = 0
     ! A code of its own may come from the block, which then tells all; go on to its end.
-    if (code == FAMPI_SUCCESS) then
+    if (here == FAMPI_SUCCESS) then
       call relax()
-      call FAMPI_Protect(block, 0, next, bytes, MPI_BYTE, code)
+      call FAMPI_Protect(block, 0, next, bytes, MPI_BYTE, here)
     end if
-    call decide(block, requests, code)
+    call decide(block, requests)
     if (code /= FAMPI_SUCCESS) return
     own = next
     own%change = change
@@ -93,12 +102,11 @@ contains
     next%step = next%step + 1
   end subroutine
 
-  ! Ends a block with the greatest change. FAMPI_ERR_STATE_LOST: there is no state to go back to.
-  ! After any other code but FAMPI_SUCCESS all have to restore.
-  subroutine decide(block, requests, code)
+  ! Ends a block with the greatest change. After another code than FAMPI_SUCCESS, which is the same
+  ! on all ranks, all have to restore.
+  subroutine decide(block, requests)
     type(MPI_Request), intent(inout) :: block, requests(:)
-    integer, intent(out) :: code
-    integer :: at, dead, lost
+    integer :: at
     call FAMPI_TryBlock_finish_allreduce(block, ubound(requests, 1), requests, &
       FAMPI_TIMEOUT_NEVER, change, change, 1, MPI_DOUBLE_PRECISION, MPI_MAX)
     call FAMPI_Wait_local(block, timeout=FAMPI_TIMEOUT_NEVER, ierror=code)
@@ -106,40 +114,38 @@ contains
       call FAMPI_Request_free(requests(at))
     end do
     if (code /= FAMPI_SUCCESS) then
-      dead = reported(block, [FAMPI_ERR_PROC_FAILED])
-      lost = reported(block, [FAMPI_ERR_STATE_LOST, FAMPI_ERR_NOTHING_PROTECTED])
-      if (dead == 0 .and. lost > 0) code = FAMPI_ERR_STATE_LOST
       call FAMPI_World_recover(world)
       call MPI_Comm_rank(world, rank)
       call MPI_Comm_size(world, size)
-      has_state = .false.
     end if
     call FAMPI_Request_free(block)
   end subroutine
 
-  ! How many ranks the report of a block names with these codes; the same on all of them.
-  integer function reported(block, codes)
-    type(MPI_Request), intent(in) :: block
-    integer, intent(in) :: codes(:)
-    type(MPI_Group) :: group
-    call FAMPI_Get_failed_group(block, ubound(codes, 1), codes, world, group)
-    call MPI_Group_size(group, reported)
-    call MPI_Group_free(group)
-  end function
-
-  ! All have the state of the last commit, or all begin again; or once more.
+  ! All have the state of the last commit, or of a checkpoint, or all begin; or once more.
   subroutine restore()
     type(MPI_Request) :: block, none(0)
-    integer :: code, count
+    integer :: here, from, ranks, count
+    integer(int64) :: step
+    from = FAMPI_STATES_NOWHERE
     call FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, block)
-    call die_if_planned(-1, is_replacement)
-    ! What it returns may differ from rank to rank: the report does not.
-    call FAMPI_Restore(block, 0, next, bytes, MPI_BYTE, count, code)
+    if (own%step > 0) call die_if_planned(-1, is_replacement)
+    call FAMPI_Restart(block, 0, from, step, ranks, here)
+    if (here == FAMPI_SUCCESS .and. from /= FAMPI_STATES_NOWHERE) then
+      call FAMPI_Restore(block, 0, next, bytes, MPI_BYTE, count, here)
+    end if
     change = 0
-    call decide(block, none, code)
-    if (code == FAMPI_SUCCESS) own = next
-    if (code == FAMPI_ERR_STATE_LOST) call begin()
-    has_state = code == FAMPI_SUCCESS .or. code == FAMPI_ERR_STATE_LOST
+    call decide(block, none)
+    if (code /= FAMPI_SUCCESS) return
+    if (rank == 0 .and. from == FAMPI_STATES_IN_FILES) &
+      write (error_unit, "(a, i0)") "all go on from the checkpoint of step ", step
+    ! All ranks have the same code, as the block is committed.
+    if (here == FAMPI_ERR_CHECKPOINTS_EXIST .or. here == FAMPI_ERR_NO_CHECKPOINT) then
+      code = here
+    else if (here == FAMPI_SUCCESS .and. from /= FAMPI_STATES_NOWHERE) then
+      own = next
+    else
+      call begin()
+    end if
   end subroutine
 end module
 
@@ -153,17 +159,18 @@ program jacobi
   call FAMPI_World_init(FAMPI_RECOVERY_REBUILD, world, is_replacement)
   call MPI_Comm_rank(world, rank)
   call MPI_Comm_size(world, size)
-  call begin()
-  has_state = .not. is_replacement
-  do while (.not. has_state .or. (own%step < most_steps .and. own%change > small))
-    if (has_state) then
+  own%step = 0
+  do while (code == FAMPI_ERR_TRYBLOCK_FOUND_ERRORS &
+      .or. (code == FAMPI_SUCCESS .and. own%step < most_steps .and. own%change > small))
+    if (code == FAMPI_SUCCESS) then
       call advance()
     else
       call restore()
     end if
   end do
-  print "(a, i0, a, i0, a, z16.16, a, z16.16)", "rank ", rank, ": ", own%step, " steps, change ", &
+  if (code == FAMPI_SUCCESS) print "(a, i0, a, i0, a, z16.16, a, z16.16)", "rank ", rank, ": ", own%step, " steps, change ", &
     own%change, ", heat ", sum_of(own%heat(1:columns, 1:rows))
   call FAMPI_World_free(world)
   call MPI_Finalize()
+  if (code /= FAMPI_SUCCESS) stop 1
 end program

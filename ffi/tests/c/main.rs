@@ -1,6 +1,7 @@
 //! The C interface on real ranks: programs in C, C++ and Fortran are built, launched and killed.
 
 mod build;
+mod checkpoints;
 mod examples;
 mod fortran;
 mod grids;

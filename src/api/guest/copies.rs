@@ -38,9 +38,25 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// As [`Self::protect`], and those of [`crate::TryBlock::restore`].
+    /// As [`Self::protect`], and those of [`crate::TryBlock::restore`]. After [`Error::StateLost`]
+    /// in a block with [`Self::restart`] the next one has this, too; otherwise it ends with the
+    /// same error, and this process has left it.
     pub fn restore(&mut self, block: GuestBlock, slot: u32) -> Result<Vec<u8>, Error> {
-        self.settled_before(block)?.restore(block.0, slot)
+        self.settled_before(block)?;
+        let has_told = self.restarted == Some(block);
+        let engine = &mut self.engine;
+        if let Some((rank, partner)) = engine.job.lost.filter(|_| !has_told) {
+            // Some may have their states from a checkpoint already, and others not.
+            engine.leave_block(block.0, FaultCode::LeftBlock);
+            return Err(Error::StateLost { rank, partner });
+        }
+        let restored = engine.restore(block.0, slot);
+        if let Err(Error::StateLost { rank, partner }) = restored
+            && has_told
+        {
+            engine.job.lost = Some((rank, partner));
+        }
+        restored
     }
 
     /// The bytes of a rank that a shrink has left out, if this process keeps their copy.
@@ -58,7 +74,7 @@ impl Guest {
 
     /// Copies of one block are made when those of the blocks before it are decided: what a rank
     /// sends depends on them.
-    fn settled_before(&mut self, block: GuestBlock) -> Result<&mut Engine, Error> {
+    pub(super) fn settled_before(&mut self, block: GuestBlock) -> Result<&mut Engine, Error> {
         let engine = &mut self.engine;
         let settled = engine.settle_before(block.0);
         let interrupted = engine.is_interrupted(block.0);

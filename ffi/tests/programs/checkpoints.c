@@ -1,0 +1,166 @@
+/*
+ * A vector over all ranks that is saved in files, by a program that says where itself.
+ *
+ * `checkpoints misuse FOLDER`; `checkpoints FILES FOLDER STEPS FLAGS`: from the last checkpoint, of
+ * any number of ranks, to this many steps, with files of this kind. `DIE_AT` is the step in which
+ * all ranks die.
+ */
+#include "check.h"
+
+enum { ELEMENTS = 24, SLOT = 5 };
+
+static int first, last;
+static int64_t mine[ELEMENTS];
+
+static void share(int at, int of)
+{
+  first = ELEMENTS * at / of;
+  last = ELEMENTS * (at + 1) / of;
+}
+
+/* This rank's part of what was saved by so many ranks. */
+static void take(int ranks)
+{
+  int64_t theirs[ELEMENTS];
+  int from, element, count;
+  for (from = 0; from < ranks; from++) {
+    share(from, ranks);
+    int begins = first, ends = last;
+    share(rank, size);
+    /* Only what is needed is read; how much there is can be asked without room. */
+    if (ends <= first || begins >= last) continue;
+    OK(FAMPI_Saved(from, SLOT, NULL, 0, MPI_INT64_T, &count));
+    CHECK(count == ends - begins);
+    OK(FAMPI_Saved(from, SLOT, theirs, ELEMENTS, MPI_INT64_T, &count));
+    CHECK(count == ends - begins);
+    for (element = first; element < last; element++)
+      if (element >= begins && element < ends) mine[element - first] = theirs[element - begins];
+  }
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Saved(ranks, SLOT, theirs, ELEMENTS, MPI_INT64_T, &count));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Saved(-1, SLOT, theirs, ELEMENTS, MPI_INT64_T, &count));
+  EXPECT(FAMPI_ERR_NOTHING_PROTECTED, FAMPI_Saved(0, 0, theirs, 1, MPI_INT64_T, &count));
+}
+
+/* Whether the element is what so many steps make of it. */
+static int is_right(int element, int64_t steps) { return mine[element - first] == element * steps; }
+
+static void misuse(const char *folder)
+{
+  MPI_Request block;
+  int64_t step, state = 0;
+  int from, ranks, flag, count;
+  EXPECT(FAMPI_ERR_COUNT, FAMPI_Set_checkpoints(folder, -1, FAMPI_FILES_OF_RANKS, 0));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Set_checkpoints(folder, 1, 3, 0));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Set_checkpoints(folder, 1, FAMPI_FILES_OF_RANKS, 4));
+  OK(FAMPI_Set_checkpoints(folder, 1, FAMPI_FILES_OF_RANKS, 0));
+  EXPECT(FAMPI_ERR_STATE, FAMPI_Saved(0, SLOT, &state, 1, MPI_INT64_T, &count));
+  /* Nothing is saved before all ranks know what there is: one that tries leaves the block. */
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Checkpoint(block, -1, &flag));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Checkpoint(block, 0, NULL));
+  if (rank == 0) EXPECT(FAMPI_ERR_STATE, FAMPI_Checkpoint(block, 3, &flag));
+  EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
+  CHECK(reports(block, FAMPI_ERR_LEFT));
+  EXPECT(FAMPI_ERR_STATE, FAMPI_Restart(block, 0, &from, &step, &ranks));
+  OK(FAMPI_Request_free(&block));
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_LOCAL, &block));
+  EXPECT(FAMPI_ERR_REQUEST, FAMPI_Restart(block, 0, &from, &step, &ranks));
+  EXPECT(FAMPI_ERR_REQUEST, FAMPI_Checkpoint(block, 1, &flag));
+  OK(commit(&block, 0, NULL));
+  OK(FAMPI_Request_free(&block));
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Restart(block, 0, NULL, &step, &ranks));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Restart(block, 0, &from, NULL, &ranks));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Restart(block, 0, &from, &step, NULL));
+  OK(FAMPI_Restart(block, 0, &from, &step, &ranks));
+  CHECK(from == FAMPI_STATES_NOWHERE && step == -1 && ranks == size);
+  OK(commit(&block, 0, NULL));
+  OK(FAMPI_Request_free(&block));
+  /* Where nothing is protected there is nothing to save; it is said, and the job goes on. */
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  flag = 1;
+  OK(FAMPI_Checkpoint(block, 1, &flag));
+  CHECK(flag == 0);
+  OK(commit(&block, 0, NULL));
+  OK(FAMPI_Request_free(&block));
+  /* From now on nothing is saved. */
+  OK(FAMPI_Set_checkpoints(NULL, 0, FAMPI_FILES_OF_RANKS, 0));
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  OK(FAMPI_Restart(block, 0, &from, &step, &ranks));
+  OK(FAMPI_Protect(block, SLOT, &state, 1, MPI_INT64_T));
+  OK(commit(&block, 0, NULL));
+  OK(FAMPI_Request_free(&block));
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  OK(FAMPI_Restart(block, 0, &from, &step, &ranks));
+  CHECK(from == FAMPI_STATES_IN_MEMORY && step == -1 && ranks == size);
+  OK(FAMPI_Checkpoint(block, 9, &flag));
+  CHECK(flag == 0);
+  OK(commit(&block, 0, NULL));
+  OK(FAMPI_Request_free(&block));
+}
+
+/* All take what was saved, or begin; the number of steps that lead to that. */
+static int64_t restart(void)
+{
+  MPI_Request block;
+  int64_t step;
+  int from, ranks, code, count, element;
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  code = FAMPI_Restart(block, 1, &from, &step, &ranks);
+  if (code == FAMPI_SUCCESS && from == FAMPI_STATES_IN_FILES && ranks == size)
+    OK(FAMPI_Restore(block, SLOT, mine, ELEMENTS, MPI_INT64_T, &count));
+  if (code == FAMPI_SUCCESS && from == FAMPI_STATES_IN_FILES && ranks != size) {
+    EXPECT(FAMPI_ERR_NOTHING_PROTECTED, FAMPI_Restore(block, SLOT, mine, 1, MPI_INT, &count));
+    /* That has made the block faulty: once more, without it. */
+    EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
+    OK(FAMPI_Request_free(&block));
+    OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+    OK(FAMPI_Restart(block, 1, &from, &step, &ranks));
+    CHECK(from == FAMPI_STATES_IN_FILES && ranks != size);
+    take(ranks);
+    OK(FAMPI_Protect(block, SLOT, mine, last - first, MPI_INT64_T));
+  }
+  OK(commit(&block, 0, NULL));
+  OK(FAMPI_Request_free(&block));
+  if (code != FAMPI_SUCCESS) {
+    printf("rank %d: %s\n", rank, FAMPI_Error_string(code));
+    return -1;
+  }
+  if (from == FAMPI_STATES_NOWHERE) step = 0;
+  for (element = first; element < last; element++) CHECK(is_right(element, step));
+  if (rank == 0) printf("from step %lld of %d ranks\n", (long long)step, ranks);
+  return step;
+}
+
+int main(int argc, char **argv)
+{
+  const char *kinds[] = {"rank", "node", "job"}, *plan = getenv("DIE_AT");
+  int64_t step;
+  int files = 0, steps, element, flag, saved = 0;
+  begin(&argc, &argv);
+  if (strcmp(argv[1], "misuse") == 0) {
+    misuse(argv[2]);
+    passed("passed");
+    MPI_Finalize();
+    return 0;
+  }
+  while (strcmp(kinds[files], argv[1]) != 0) files++;
+  steps = atoi(argv[3]);
+  OK(FAMPI_Set_checkpoints(argv[2], 2, FAMPI_FILES_OF_RANKS + files, atoi(argv[4])));
+  share(rank, size);
+  for (step = restart(); step >= 0 && step < steps; step++) {
+    MPI_Request block;
+    OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+    if (plan != NULL && step == atoi(plan)) die();
+    OK(FAMPI_Checkpoint(block, step, &flag));
+    saved += flag;
+    for (element = first; element < last; element++) mine[element - first] += element;
+    OK(FAMPI_Protect(block, SLOT, mine, last - first, MPI_INT64_T));
+    OK(commit(&block, 0, NULL));
+    OK(FAMPI_Request_free(&block));
+  }
+  for (element = first; step >= 0 && element < last; element++) CHECK(is_right(element, step));
+  if (step >= 0) printf("rank %d: %d steps, %d saved\n", rank, (int)step, saved);
+  MPI_Finalize();
+  return 0;
+}
