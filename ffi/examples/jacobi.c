@@ -107,15 +107,18 @@ static int restore(void)
   static double nothing;
   MPI_Request block;
   int64_t step;
-  int code, from = FAMPI_STATES_NOWHERE, ranks, count;
+  int code, from = FAMPI_STATES_NOWHERE, ranks, count = sizeof next;
   FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block);
   if (own.step > 0) die_if_planned(-1, is_replacement);
   code = FAMPI_Restart(block, 0, &from, &step, &ranks);
   if (code == FAMPI_SUCCESS && from != FAMPI_STATES_NOWHERE)
     code = FAMPI_Restore(block, 0, &next, sizeof next, MPI_BYTE, &count);
+  if (code == FAMPI_SUCCESS && count != (int)sizeof next) code = FAMPI_ERR_COUNT;
   if (decide(block, 0, NULL, &nothing) != FAMPI_SUCCESS) return FAMPI_ERR_TRYBLOCK_FOUND_ERRORS;
   /* All ranks have the same code, as the block is committed. */
-  if (code == FAMPI_ERR_CHECKPOINTS_EXIST || code == FAMPI_ERR_NO_CHECKPOINT) return code;
+  if (code == FAMPI_ERR_CHECKPOINTS_EXIST || code == FAMPI_ERR_NO_CHECKPOINT ||
+      code == FAMPI_ERR_COUNT)
+    return code;
   if (rank == 0 && from == FAMPI_STATES_IN_FILES)
     fprintf(stderr, "all go on from the checkpoint of step %lld\n", (long long)step);
   if (code == FAMPI_SUCCESS && from != FAMPI_STATES_NOWHERE)

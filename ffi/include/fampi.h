@@ -721,13 +721,13 @@ int FAMPI_TryBlock_interrupt(MPI_Request tb_request);
  Says where protected states are saved, so that they outlive the job: in files of this folder,
  one set of files for each checkpoint. All ranks call it with the same arguments, replacements,
  too, before `FAMPI_Restart`. Without this call the environment decides, which `fampi run
- --checkpoint FOLDER` sets; with no folder, or an empty name, nothing is saved. Local; after
- `MPI_Init`.
+ --checkpoint FOLDER` and `fampi restart FOLDER` set; this call goes before it. With no folder,
+ or an empty name, nothing is saved. Local; after `MPI_Init`.
 
  `every` is the number of steps from one checkpoint to the next, 1 or more; with 0 it is what is
  best for the measured cost of saving and a failure an hour. `files` is one of `FAMPI_FILES_…`;
  what was saved in files of another kind can be read as well. `flags` is a sum of
- `FAMPI_CHECKPOINT_…`, or 0.
+ `FAMPI_CHECKPOINT_…`, or 0. Where ranks want different things, nothing is saved.
 
  Returns `FAMPI_ERR_ARG`; `FAMPI_ERR_COUNT` for a negative number of steps;
  `FAMPI_ERR_UNSUPPORTED`.
@@ -745,14 +745,17 @@ int FAMPI_Set_checkpoints(const char *folder,
  Says where the states are that ranks go on from, or whether they begin: the first call of a
  global block in which they do that, at the start of the program, after each recovery, and on
  replacements. All ranks call it, on a communicator of all ranks of the job; what it says is the
- same on all. A program that calls it once always does before `FAMPI_Restore`. It works without
- checkpoints as well, and then finds states in memory only.
+ same on all. A program that uses it calls it in each block in which it calls `FAMPI_Restore`,
+ and has to, once that has found a state lost. It works without checkpoints as well, and then
+ finds states in memory only.
 
  `from` becomes one of `FAMPI_STATES_…`, and `step` the step that the checkpoint is of
  (`FAMPI_Checkpoint`), or -1 for what is not from files. Files are used where the job is to go on
  from them and has nothing in memory; and where a state is lost in memory: when `FAMPI_Restore`
  has found `FAMPI_ERR_STATE_LOST` or `FAMPI_ERR_TOO_MANY_LOST` in a block with this call, recover
- and do the same again, and all ranks go back to the newest checkpoint.
+ and do the same again, and all ranks go back to the newest checkpoint. All states come from
+ there then, also those that were protected on other communicators: restore each of them in this
+ block. After a shrink nothing is lost in this sense; what the dead had is at `FAMPI_Inherit`.
 
  `size` becomes the number of ranks that have saved it, or that there are now. If `resizes` is 0,
  only checkpoints of as many ranks as the communicator has count. Otherwise it may be another
@@ -761,10 +764,10 @@ int FAMPI_Set_checkpoints(const char *folder,
 
  Returns, on all ranks that are not told of a fault, `FAMPI_ERR_CHECKPOINTS_EXIST` where the
  folder has checkpoints and the job is not to go on from one, and `FAMPI_ERR_NO_CHECKPOINT` where
- it is to and there is none; with the block's commit this job saves nothing any more, and begins
- or ends. `FAMPI_ERR_STATE_LOST` or `FAMPI_ERR_TOO_MANY_LOST` where no checkpoint has a state
- that is lost in memory: it begins, and saves again, or ends. Rank 0 says these on standard
- error. Else as `FAMPI_Restore`.
+ it is to and there is none: from the block's commit on the job saves nothing, and the program
+ begins or ends. `FAMPI_ERR_STATE_LOST` or `FAMPI_ERR_TOO_MANY_LOST` where no checkpoint has a
+ state that is lost in memory: the program begins, which is saved again, or ends. Rank 0 says
+ these on standard error. Else as `FAMPI_Restore`.
 
  Pointers:
 
@@ -778,25 +781,30 @@ int FAMPI_Restart(MPI_Request tb_request,
 
 /*
  Saves the states that the last commit on this communicator has made valid, if a checkpoint is
- due, in a global block that is not finished. All ranks call it, in each step, with the same
- `step`: the number of steps that lead to these states. What is protected in the same block is
- not valid yet. The checkpoint can be gone on from when `flag` becomes 1, on all ranks; it
- becomes 0 when none was due, and when a rank could not save its states, which says so on
- standard error, and the job goes on.
+ due, in a global block that is not finished. All ranks call it in each step, on the communicator
+ of `FAMPI_Restart`, with the same `step`: the number of steps that lead to these states, which
+ never becomes less but by going back to them. What is protected in the same block is not valid
+ yet. The checkpoint can be gone on from when `flag` becomes 1, on all ranks; it becomes 0 when
+ none was due, and when a rank could not save its states, which says so on standard error, and
+ the job goes on. So it does where a state was protected on another communicator, or came from a
+ checkpoint and was not restored, as it would be missing.
 
- It saves what was protected on this communicator, and removes older checkpoints when the new
- one is complete. The call waits until the blocks that were started before on this communicator
- are decided, and, when a checkpoint is due, for the other ranks. Where nothing is saved it does
- nothing.
+ Older checkpoints are removed when the new one is complete. The call waits until the blocks that
+ were started before on this communicator are decided, and, when a checkpoint is due, for the
+ other ranks. Where nothing is to be saved, and in a block with `FAMPI_Restart`, `flag` becomes
+ 0.
 
- Returns `FAMPI_ERR_STATE` before a block with `FAMPI_Restart` was committed on this rank, which
- has left this block then; `FAMPI_ERR_ARG` for a negative step; else as `FAMPI_Protect`.
+ Returns `FAMPI_ERR_STATE`, and this rank has left the block, before one with `FAMPI_Restart` was
+ committed, and on a communicator of another number of ranks; `FAMPI_ERR_ARG` for a negative
+ step; else as `FAMPI_Protect`.
 
  Pointers:
 
  The flag is null or a variable.
  */
-int FAMPI_Checkpoint(MPI_Request tb_request, int64_t step, int *flag);
+int FAMPI_Checkpoint(MPI_Request tb_request,
+                     int64_t step,
+                     int *flag);
 
 /*
  The state of one of the ranks that have saved the checkpoint which `FAMPI_Restart` has found
@@ -882,7 +890,8 @@ int FAMPI_Protect(MPI_Request tb_request,
  them: start from the beginning, or from a file. Not every rank may get the same, as one may die
  meanwhile: finish the block whatever comes, and branch on its report, which is the same on all
  ranks (`FAMPI_Get_failed_group` with these codes). `FAMPI_ERR_ARG` for a type that does not
- divide what was protected; else as `FAMPI_Protect`. Survivors of a rebuild have their ranks;
+ divide what was protected; else as `FAMPI_Protect`. A program with `FAMPI_Restart` calls that
+ before, in the same block. Survivors of a rebuild have their ranks;
  after a merge, which changes them, nothing counts as protected.
 
  Pointers:

@@ -205,6 +205,7 @@ pub(crate) fn of_error(error: &Error) -> c_int {
         Error::Left { .. } => FAMPI_ERR_FINALIZED,
         Error::NotComplete => FAMPI_ERR_STATE,
         Error::LengthChanged { .. } => FAMPI_ERR_COUNT,
+        Error::StateType { .. } => FAMPI_ERR_ARG,
         Error::StateLost { partner: Some(_), .. } => FAMPI_ERR_STATE_LOST,
         Error::StateLost { partner: None, .. } => FAMPI_ERR_TOO_MANY_LOST,
         Error::TooManyOpen => FAMPI_ERR_TOO_MANY_OPEN,

@@ -40,7 +40,8 @@ impl Checkpoints {
         Self(Plan { archive, interval, restart: false, files, compressed: false })
     }
 
-    /// After how many steps a checkpoint is due. It is saved with the next copy of the states
+    /// After how many steps a checkpoint is due. With [`Interval::Every`] the states are copied for
+    /// it after that step, if they are not anyway; otherwise it is saved with the next copy
     /// ([`State::interval`](crate::State::interval)).
     #[must_use]
     pub fn every(mut self, interval: Interval) -> Self {

@@ -18,13 +18,14 @@ use super::{
     step::{Ledger, Open, Ran},
 };
 use crate::{
-    engine::{Level, Saving},
+    engine::Level,
     error::Error,
     fault::FaultReport,
     recovery::{
-        filing::{Begun, Filing, Loss, Told},
+        filing::{Begun, Filing},
         interval::Schedule,
         policy::{Decision, Policy, Situation},
+        told::{Loss, Told},
     },
     seam::{platform::Quit, reduction::ReduceOp, trace},
     timeout::Timeout,
@@ -138,10 +139,9 @@ impl World {
         let engine = comm.engine().borrow();
         let (entered, killed_at) = (engine.platform.now(), engine.platform.setup().killed_at);
         drop(engine);
-        let filing = self.filing.take();
         let mut run = Run {
+            filing: self.filing.take(),
             world: self,
-            filing,
             comm,
             shrunk: false,
             whole: true,
@@ -216,7 +216,7 @@ impl Run<'_> {
         let interval = schedule.after_faults(*faults, now.saturating_sub(*entered));
         let latest = protected.max(*latest);
         let mine = [protected, u64::from(*steps_faulty), *to_reach, latest, u64::from(interval)];
-        let told = Told::of(self.filing.as_mut(), &self.comm.engine().borrow().job);
+        let told = Filing::tell(self.filing.as_mut(), &self.comm.engine().borrow().job);
         let joined = self.exchange(&mut block, mine, told, state);
         Ok(match Comm::conclude(block, joined, Timeout::Never)? {
             Tried::Committed(Err(refusal), _) => return Err(refusal),
@@ -252,8 +252,8 @@ impl Run<'_> {
             trace::mark("killed by plan", &[]);
             self.comm.engine().borrow_mut().platform.quit(Quit::Killed);
         }
-        let left_open = self.left_open.take();
-        let mut step = Step::begin(self.world, &self.comm, &mut self.ledger, number, left_open)?;
+        let ledger = (&mut self.ledger, self.filing.as_ref());
+        let mut step = Step::begin(self.world, &self.comm, ledger, number, self.left_open.take())?;
         let result = body(&mut step, state);
         let (ran, left_open) = step.end(result, state)?;
         self.left_open = left_open;
@@ -415,14 +415,14 @@ impl Run<'_> {
         told: Told,
         state: &mut S,
     ) -> Result<Result<u64, Error>, Error> {
-        if let Some(refusal) = told.refusal(self.filing.as_ref()) {
+        if let Some(refusal) = told.refusal(&Filing::place_of(self.filing.as_ref())) {
             return Ok(Err(refusal));
         }
         let mut inherits = !self.whole;
         if told.loss().is_some() || (protected == 0 && told.restarts()) {
             let part = self.part();
             let Some(filing) = self.filing.as_mut().filter(|_| told.all_have_some()) else {
-                let place = self.filing.as_ref().map(Filing::place).unwrap_or_default();
+                let place = Filing::place_of(self.filing.as_ref());
                 let none = Error::NoCheckpoint { place, ranks: part.1 };
                 return Ok(Err(self.loss().unwrap_or(none)));
             };
@@ -471,8 +471,7 @@ impl Run<'_> {
     fn saves_newer(&self) {
         let saving = &mut self.comm.engine().borrow_mut().job.saving;
         if saving.launch > 0 {
-            let launch = saving.launch + 1;
-            *saving = Saving { launch, oldest: launch, saved: 0, since: None, ..saving.clone() };
+            *saving = saving.anew(saving.launch + 1);
         }
     }
 

@@ -23,7 +23,10 @@ use super::{Comm, Finished, Reduced, Reducing, State, Tried, TryBlock, World};
 use crate::{
     engine::Level,
     error::Error,
-    recovery::interval::{Costs, Schedule},
+    recovery::{
+        filing::Filing,
+        interval::{Costs, Schedule},
+    },
     seam::reduction::{Fusible, ReduceOp, Values},
     timeout::Timeout,
 };
@@ -50,6 +53,8 @@ pub struct Step<'a> {
     world: &'a World,
     comm: &'a Comm,
     ledger: &'a mut Ledger,
+    /// Where states are saved, if they are.
+    filing: Option<&'a Filing>,
     number: u64,
     /// The step that began the open block, or the one that failed.
     since: u64,
@@ -108,7 +113,7 @@ impl<'a> Step<'a> {
     pub(super) fn begin(
         world: &'a World,
         comm: &'a Comm,
-        ledger: &'a mut Ledger,
+        (ledger, filing): (&'a mut Ledger, Option<&'a Filing>),
         number: u64,
         left_open: Option<Open>,
     ) -> Result<Self, Error> {
@@ -120,6 +125,7 @@ impl<'a> Step<'a> {
             comm,
             began: ledger.schedule.is_learning().then(|| now(comm)),
             ledger,
+            filing,
             number,
             timeout: Timeout::Never,
             protects: true,
@@ -294,7 +300,10 @@ impl<'a> Step<'a> {
         if let Some(mine) = schedule.asks(steps) {
             open.costs = Some(largest(&mut open.block, mine)?);
         }
-        if schedule.is_due(steps, self.ledger.steps_faulty) {
+        let is_due = schedule.is_due(steps, self.ledger.steps_faulty);
+        let saving =
+            |filing: &Filing| filing.asks_for_copy(&self.comm.engine().borrow().job.saving, steps);
+        if is_due || self.filing.is_some_and(saving) {
             let began = self.began.map(|_| now(self.comm));
             open.block.set_redundancy(state.redundancy());
             state.protect(&mut open.block)?;

@@ -413,8 +413,11 @@ impl Engine {
             self.settle_copies(key, committed || planted!(KeepAbortedCopies));
         }
         if saves && let Some(saving) = self.contents_mut(key).saving.take().filter(|_| committed) {
-            self.job.saving = *saving;
             self.job.lost = None;
+            // The program may have chosen another folder meanwhile.
+            if saving.place == self.job.saving.place {
+                self.job.saving = *saving;
+            }
         }
         if is_served {
             self.end_service(key, committed || planted!(KeepAbortedPuts));
@@ -445,6 +448,10 @@ impl Engine {
     /// The block is decided: what it carried of copies is valid, or is forgotten.
     fn settle_copies(&mut self, key: BlockKey, committed: bool) {
         let pending = core::mem::take(&mut self.contents_mut(key).copies);
+        // All have begun with states of their own again.
+        if committed && pending.iter().any(|copy| !copy.is_restored) {
+            self.job.lost = None;
+        }
         let mut records = core::mem::take(&mut self.contents_mut(key).records);
         // A program that owns its MPI rebuilds each of its communicators.
         let whole =

@@ -21,6 +21,8 @@ pub(crate) struct Copies {
     pub(crate) slots: Vec<Slot>,
     /// The last rank whose state could not be brought back, and the one that had kept it.
     pub(crate) lost: Option<(Rank, Rank)>,
+    /// Of which of how many ranks those were that came from a checkpoint, if they did.
+    pub(crate) part: Option<(u32, u32)>,
 }
 
 /// One protected state: ours, and the one that we keep for another rank.
@@ -113,6 +115,16 @@ pub(crate) trait Make {
 const IDLE: usize = 4;
 
 impl Copies {
+    /// Takes states of numbers for their bytes.
+    pub(crate) fn make_bytes(&mut self) {
+        for slot in &mut self.slots {
+            if let Some((_, bytes)) = slot.own.as_ref().and_then(AnyBuffer::bytes) {
+                slot.known.own_elements = bytes.len();
+                slot.own = Some(AnyBuffer::of(bytes.to_vec()));
+            }
+        }
+    }
+
     /// True when states were protected on this communicator, whose ranks are partners.
     pub(crate) fn need(&self, comm: CommKey) -> bool {
         self.slots.iter().any(|slot| slot.known.over == Some(comm))

@@ -64,14 +64,26 @@ pub(crate) struct Saving {
     pub(crate) launch: u64,
     /// The first start of the job whose sets the run may go back to.
     pub(crate) oldest: u64,
-    /// One more than the steps of the newest checkpoint.
+    /// One more than the steps of the newest checkpoint that the ranks have tried to save.
     pub(crate) saved: u64,
+    /// True once one of them is complete.
+    pub(crate) has_one: bool,
     /// How many steps lie between two, once that is known.
     pub(crate) every: Option<u64>,
     /// When the newest was saved, or this process has joined.
     pub(crate) since: Option<Duration>,
+    /// Of how many ranks the communicator was on which a program that owns its MPI has told this.
+    pub(crate) ranks: u32,
     /// True when some rank has no checkpoints: then no rank saves any.
     pub(crate) is_off: bool,
+}
+
+impl Saving {
+    /// What is known of sets that belong to another start of the job, which goes on from no other.
+    pub(crate) fn anew(&self, launch: u64) -> Self {
+        let (oldest, saved, has_one, since) = (launch, 0, false, None);
+        Self { launch, oldest, saved, has_one, since, ..self.clone() }
+    }
 }
 
 /// A meeting to which this process has come.

@@ -12,19 +12,22 @@
 //! A file that several ranks share gets its name when all of them have written their parts.
 
 use alloc::{boxed::Box, format, string::String, vec, vec::Vec};
-use core::{array, cmp::Reverse, time::Duration};
+use core::cmp::Reverse;
 use std::io::{self, Write as _};
 
 use super::{
     checkpoint::{File, Part, Set, neighbours},
     interval::{Interval, steps_between},
+    told::{Told, most},
 };
 use crate::{
     engine::{BlockKey, CommKey, Copies, Engine, Job, Saving, Slot},
     error::Error,
     native::Element,
-    rank::Rank,
-    seam::archive::{Archive, Files},
+    seam::{
+        archive::{Archive, Files},
+        buffer::AnyBuffer,
+    },
 };
 
 /// How many sets a rank offers, the newest first. Two of one start of the job can be there when
@@ -37,9 +40,6 @@ type Offer = (Set, u32);
 
 /// Words of an offer.
 const WORDS: usize = 3;
-
-/// A rank whose state no living rank has, and the one that had kept it, if it was a partner.
-pub(crate) type Loss = (Rank, Option<Rank>);
 
 /// Where checkpoints are saved, and how.
 pub(crate) struct Plan {
@@ -55,29 +55,6 @@ pub(crate) struct Filing {
     plan: Plan,
     /// What there was when it was last looked for.
     found: Vec<File>,
-}
-
-/// What the ranks tell each other about checkpoints when they bring their states back; of all the
-/// largest counts.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Told {
-    /// 1 on a rank without checkpoints.
-    lacks: u64,
-    /// The newest start of the job that has left checkpoints.
-    seen: u64,
-    /// 1 where the job is to go on from one.
-    restart: u64,
-    /// What [`Saving`] says, where it is known.
-    launch: u64,
-    saved: u64,
-    every: u64,
-    oldest: u64,
-    /// One more than a rank whose state is lost to all others, and than the one that had kept it;
-    /// 0 for none.
-    lost: u64,
-    keeper: u64,
-    /// 1 where a state is in memory, if the ranks tell it here.
-    states: u64,
 }
 
 /// What a job goes on from; alike on all ranks.
@@ -101,111 +78,42 @@ pub(crate) struct Reader {
     last: Option<(u32, Copies)>,
 }
 
-impl Told {
-    pub(crate) const LENGTH: usize = 10;
-
-    /// What a rank tells, with the loss that the last attempt to bring states back has found.
-    pub(crate) fn of(filing: Option<&mut Filing>, job: &Job) -> Self {
-        let number = |rank: Option<Rank>| rank.map_or(0, |rank| u64::from(rank.number()) + 1);
-        let (lost, own) = (job.lost, &job.saving);
-        let told = Self {
-            lost: number(lost.map(|(rank, _)| rank)),
-            keeper: number(lost.and_then(|(_, keeper)| keeper)),
-            ..Self::default()
+impl Plan {
+    /// A number for how it saves, which is another one for each way.
+    fn word(&self) -> u64 {
+        let Self { interval, files, compressed, .. } = self;
+        let every = match interval {
+            Interval::Never => 0,
+            Interval::Every(steps) => 1 + u64::from((*steps).max(1)),
+            Interval::Auto { mtbf } => mtbf.as_millis() as u64 | 1 << 50,
         };
-        let lacking = Self { lacks: 1, ..told };
-        let Some(it) = filing.filter(|_| !own.is_off) else { return lacking };
-        match it.find() {
-            Ok(()) => Self {
-                lacks: 0,
-                seen: it.found.iter().map(|file| file.set.launch).max().unwrap_or(0),
-                restart: it.plan.restart.into(),
-                launch: own.launch,
-                saved: own.saved,
-                every: own.every.unwrap_or(0),
-                oldest: own.oldest,
-                ..told
-            },
-            Err(error) => {
-                it.complain("read", &error);
-                lacking
-            }
-        }
-    }
-
-    pub(crate) fn words(self) -> [u64; Self::LENGTH] {
-        let Self { lacks, seen, restart, launch, saved, every, oldest, lost, keeper, states } =
-            self;
-        [lacks, seen, restart, launch, saved, every, oldest, lost, keeper, states]
-    }
-
-    pub(crate) fn from_words(words: [u64; Self::LENGTH]) -> Self {
-        let [lacks, seen, restart, launch, saved, every, oldest, lost, keeper, states] = words;
-        Self { lacks, seen, restart, launch, saved, every, oldest, lost, keeper, states }
-    }
-
-    /// And whether this rank has states in memory.
-    pub(crate) fn with_states(self, has_states: bool) -> Self {
-        Self { states: has_states.into(), ..self }
-    }
-
-    /// True when a rank has said that it has states in memory.
-    pub(crate) fn has_states(self) -> bool {
-        self.states > 0
-    }
-
-    /// States of which a checkpoint was saved are lost, that of rank 0 as well, if none is in the
-    /// memory of any rank.
-    pub(crate) fn lost_if_nowhere(self) -> Self {
-        let is_lost = !self.has_states() && self.launch > 0 && self.saved > 0 && self.lost == 0;
-        if is_lost { Self { lost: 1, ..self } } else { self }
-    }
-
-    /// True when no rank is without checkpoints.
-    pub(crate) fn all_have_some(self) -> bool {
-        self.lacks == 0
-    }
-
-    /// True when a job that has nothing protected is to go on from a checkpoint.
-    pub(crate) fn restarts(self) -> bool {
-        self.restart > 0 && self.launch == 0
-    }
-
-    /// A state that no living rank has, so that all states come from a checkpoint.
-    pub(crate) fn loss(self) -> Option<Loss> {
-        let rank = |number: u64| number.checked_sub(1).map(|rank| Rank::new(rank as u32));
-        rank(self.lost).map(|lost| (lost, rank(self.keeper)))
-    }
-
-    /// Why a job that begins to save must not do so here.
-    pub(crate) fn refusal(self, filing: Option<&Filing>) -> Option<Error> {
-        let begins_over_others = self.launch == 0 && self.seen > 0 && self.restart == 0;
-        let place = || filing.map(Filing::place).unwrap_or_default();
-        (begins_over_others && self.lacks == 0).then(|| Error::CheckpointsExist { place: place() })
-    }
-
-    /// What a rank knows when the block is committed in which all have told this, with so many
-    /// steps protected.
-    pub(crate) fn saving(self, own: &Saving, protected: u64, now: Duration) -> Saving {
-        if self.lacks > 0 {
-            return Saving { is_off: true, ..own.clone() };
-        }
-        let (launch, saved, every) = match self.launch {
-            0 if self.restart > 0 => (self.seen + 1, protected, None),
-            0 => (self.seen + 1, 0, None),
-            // What it saves again is newer than what it has left behind.
-            launch if self.lost > 0 => (launch.max(self.seen) + 1, protected, None),
-            launch => (launch, self.saved, Some(self.every).filter(|every| *every > 0)),
+        let files = match files {
+            Files::OfEachRank => 0,
+            Files::OfEachNode => 1,
+            Files::OfTheJob => 2,
         };
-        let begins = self.launch == 0 && self.restart == 0;
-        let oldest = if begins { launch } else { self.oldest };
-        let since = if self.lost > 0 { None } else { own.since };
-        let since = Some(since.unwrap_or(now));
-        Saving { launch, oldest, saved, every, since, ..own.clone() }
+        every << 3 | files << 1 | u64::from(*compressed)
     }
 }
 
 impl Filing {
+    /// What a rank tells, where it may have checkpoints.
+    pub(crate) fn tell(filing: Option<&mut Self>, job: &Job) -> Told {
+        let (own, told) = (&job.saving, Told::without(job));
+        let Some(it) = filing.filter(|_| !own.is_off) else { return told };
+        if let Err(error) = it.find() {
+            it.complain("read", &error);
+            return told;
+        }
+        let seen = it.found.iter().map(|file| file.set.launch).max();
+        told.with(seen.unwrap_or(0), it.plan.restart, own, it.plan.word())
+    }
+
+    /// Where a rank saves, for people, if it does.
+    pub(crate) fn place_of(filing: Option<&Self>) -> String {
+        filing.map(Self::place).unwrap_or_default()
+    }
+
     /// From now on a job saves these.
     pub(crate) fn of(plan: Plan, job: &mut Job) -> Self {
         let place = plan.archive.place();
@@ -288,7 +196,7 @@ impl Filing {
         told: Told,
         resizes: bool,
     ) -> Result<Begun, Error> {
-        let mut offers = self.offers(part, told.oldest, resizes);
+        let mut offers = self.offers(part, told.oldest(), resizes);
         offers.resize(OFFERED, (Set { launch: 0, protected: 0 }, 0));
         let words = |(set, ranks): Offer| [set.launch, set.protected, ranks.into()];
         let mine: Vec<u64> = offers.iter().copied().flat_map(words).collect();
@@ -304,7 +212,8 @@ impl Filing {
         if before != ranks {
             return Ok(Begun::Resized(Reader { set, ranks: before, now: part, last: None }));
         }
-        engine.job.copies = self.load(Part { set, rank, ranks }).ok_or(none)?;
+        let copies = self.load(Part { set, rank, ranks }).ok_or(none)?;
+        engine.job.copies = Copies { part: Some(part), ..copies };
         Ok(Begun::Loaded(set))
     }
 
@@ -326,7 +235,7 @@ impl Filing {
     }
 
     /// Where it saves, for people.
-    pub(crate) fn place(&self) -> String {
+    fn place(&self) -> String {
         self.plan.archive.place()
     }
 
@@ -349,6 +258,12 @@ impl Filing {
         !own.is_off && protected >= own.saved.max(1) + every
     }
 
+    /// True when a copy of the states after so many steps is to be made for a checkpoint alone:
+    /// each rank has said after how many steps it wants one.
+    pub(crate) fn asks_for_copy(&self, own: &Saving, steps: u64) -> bool {
+        matches!(self.plan.interval, Interval::Every(_)) && self.is_due(own, steps + 1)
+    }
+
     /// Saves the states that are valid, in a block of all ranks; true when all have. `part` is
     /// whose state this rank has, of how many.
     pub(crate) fn save(
@@ -364,21 +279,20 @@ impl Filing {
         let part = Part { set, rank, ranks };
         let (file, is_shared) =
             (self.own_file(part, engine, comm), self.plan.files != Files::OfEachRank);
-        let aside = file.name_aside(&attempt(engine, block));
-        let partnership = engine.partnership();
-        let counts = |slot: &&Slot| partnership.is_of(comm, slot.known.over);
-        let slots: Vec<&Slot> = engine.job.copies.slots.iter().filter(counts).collect();
-        let content = part.encode(&slots, self.plan.compressed);
+        let content = self.content(engine, comm, part);
         let encoding = engine.platform.now().saturating_sub(began);
         let length = content.as_ref().map_or(0, |content| content.len() as u64);
         let mut lengths = vec![0; ranks as usize];
         lengths[rank as usize] = length;
+        let mut attempt = engine.platform.now().as_nanos() as u64;
         if is_shared {
-            let all = engine.partnership().tell(engine, block, &[rank.into(), length])?;
-            for pair in all.as_chunks::<2>().0 {
-                lengths[pair[0] as usize] = pair[1];
+            let all = engine.partnership().tell(engine, block, &[rank.into(), length, attempt])?;
+            for &[rank, length, theirs] in all.as_chunks::<3>().0 {
+                lengths[rank as usize] = length;
+                attempt = attempt.max(theirs);
             }
         }
+        let aside = file.name_aside(&format!("{attempt:x}-{}", engine.block(block).scope.0));
         let gives_name = !is_shared || rank == file.first;
         let archive = &mut *self.plan.archive;
         let was_there = gives_name && archive.load(&file.name(), 0..1).is_ok();
@@ -391,9 +305,12 @@ impl Filing {
         let steps = protected.saturating_sub(own.saved).max(1);
         let each = began.saturating_sub(own.since.unwrap_or(began)).as_secs_f64() / steps as f64;
         let failed = |saved: &io::Result<()>| u64::from(saved.is_err());
-        let [took, each, all_failed] =
-            most(engine, block, [took.to_bits(), each.to_bits(), failed(&saved)])?;
-        let mut complete = all_failed == 0;
+        let mine = [took.to_bits(), each.to_bits(), failed(&saved), protected, !protected];
+        let [took, each, all_failed, latest, turned] = most(engine, block, mine)?;
+        if latest != !turned {
+            saved = saved.and(Err(io::Error::other("the ranks have states of different steps")));
+        }
+        let mut complete = all_failed == 0 && latest == !turned;
         if is_shared && complete {
             // All parts of the file are there.
             saved = if gives_name { name(archive) } else { Ok(()) };
@@ -415,8 +332,21 @@ impl Filing {
             _ => own.every,
         };
         let since = Some(engine.platform.now());
-        engine.will_know(block, Saving { saved: protected, since, every, ..own });
+        let has_one = complete || own.has_one;
+        engine.will_know(block, Saving { saved: protected, has_one, since, every, ..own });
         Ok(complete)
+    }
+
+    /// The content of a part: all states of this process, none of which may be missing in it.
+    fn content(&self, engine: &Engine, comm: CommKey, part: Part) -> io::Result<Vec<u8>> {
+        let partnership = engine.partnership();
+        let slots = || engine.job.copies.slots.iter().filter(|slot| slot.own.is_some());
+        let other = slots().find(|slot| !partnership.is_of(comm, slot.known.over));
+        if let Some(Slot { number, .. }) = other {
+            let why = format!("state {number} is not protected on the communicator of the others");
+            return Err(io::Error::other(why));
+        }
+        part.encode(&slots().collect::<Vec<_>>(), self.plan.compressed)
     }
 
     /// Removes what is of no use now: with a complete set those before it; otherwise what this rank
@@ -443,6 +373,22 @@ impl Reader {
         rank: u32,
         number: u32,
     ) -> Result<&Vec<T>, Error> {
+        let state = self.buffer(filing, rank, number)?;
+        state.as_any().downcast_ref().ok_or(Error::StateType { slot: number })
+    }
+
+    /// Its bytes, of whichever type its elements are.
+    pub(crate) fn bytes(
+        &mut self,
+        filing: &mut Filing,
+        rank: u32,
+        number: u32,
+    ) -> Result<&[u8], Error> {
+        let bytes = self.buffer(filing, rank, number)?.bytes();
+        bytes.map(|(_, bytes)| bytes).ok_or(Error::StateType { slot: number })
+    }
+
+    fn buffer(&mut self, filing: &mut Filing, rank: u32, number: u32) -> Result<&AnyBuffer, Error> {
         if self.last.as_ref().is_none_or(|(last, _)| *last != rank) {
             let part = Part { set: self.set, rank, ranks: self.ranks };
             let copies = filing
@@ -452,23 +398,6 @@ impl Reader {
         }
         let slots = self.last.iter().flat_map(|(_, copies)| &copies.slots);
         let slot = slots.into_iter().find(|slot| slot.number == number);
-        let state = slot.and_then(|slot| slot.own.as_ref()).ok_or(Error::NothingProtected)?;
-        state.as_any().downcast_ref().ok_or(Error::StateType { slot: number })
+        slot.and_then(|slot| slot.own.as_ref()).ok_or(Error::NothingProtected)
     }
-}
-
-/// A word for this attempt to save a checkpoint: the rebuilds before, and the block.
-fn attempt(engine: &Engine, block: BlockKey) -> String {
-    format!("{}-{}", engine.job.roster.generation, engine.block(block).scope.0)
-}
-
-/// The largest of the words that the ranks have, one by one. Of the bits of numbers that are not
-/// negative those of the largest are the largest.
-pub(crate) fn most<const N: usize>(
-    engine: &mut Engine,
-    block: BlockKey,
-    mine: [u64; N],
-) -> Result<[u64; N], Error> {
-    let all = engine.partnership().tell(engine, block, &mine)?;
-    Ok(array::from_fn(|at| all.iter().skip(at).step_by(N).copied().max().unwrap_or(0)))
 }

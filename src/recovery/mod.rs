@@ -29,6 +29,7 @@ pub mod policy;
 pub(crate) mod rebuild;
 pub(crate) mod repair;
 mod restore;
+pub(crate) mod told;
 
 use crate::{
     engine::{BlockKey, CommKey, Engine, Level},

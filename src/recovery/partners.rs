@@ -71,8 +71,9 @@ impl Partners for OfJob {
 impl Partners for OfProgram {
     fn is_like(&self, engine: &Engine, comm: CommKey, over: Option<CommKey>) -> bool {
         let place = |comm: CommKey| (engine.comm(comm).me, engine.comm(comm).size());
-        // What comes from a checkpoint has been chosen by that.
-        over.is_none_or(|over| place(over) == place(comm))
+        let (me, size) = place(comm);
+        let is_of_part = || engine.job.copies.part == Some((me.number(), size));
+        over.map_or_else(is_of_part, |over| place(over) == (me, size))
     }
 
     fn is_of(&self, comm: CommKey, over: Option<CommKey>) -> bool {

@@ -121,7 +121,7 @@ impl Engine {
         }
         let found = self.versions(key, number)?;
         match found.redundancy {
-            Redundancy::Own => self.own_state(number).ok_or(Error::StateType { slot: number }),
+            Redundancy::Own => self.restore_own(key, number, &found),
             Redundancy::Partner => self.restore_from_partner(key, number, &found),
             Redundancy::Group { .. } => self.decode(key, number, &found),
         }
@@ -139,6 +139,19 @@ impl Engine {
         })
     }
 
+    /// What each rank has itself.
+    fn restore_own<T: Element>(
+        &mut self,
+        key: BlockKey,
+        number: u32,
+        found: &Found,
+    ) -> Result<Vec<T>, Error> {
+        let state: Vec<T> = self.own_state(number).ok_or(Error::StateType { slot: number })?;
+        let copy = self.unchanged(key, number, found, state.len());
+        self.contents_mut(key).copies.push(copy);
+        Ok(state)
+    }
+
     fn restore_from_partner<T: Element + Default>(
         &mut self,
         key: BlockKey,
@@ -153,7 +166,7 @@ impl Engine {
         let (old_partner, old_ward) = (partner(me, before), ward(me, before));
         let (new_partner, new_ward) = (partner(me, now), ward(me, now));
         if old_partner == me {
-            return self.own_state(number).ok_or(Error::StateType { slot: number });
+            return self.restore_own(key, number, found);
         }
         let is_to_be_sent = |rank: Rank| {
             let kept = found.of(partner(rank, before)).kept_version;

@@ -1,6 +1,7 @@
 //! Jobs that end as a whole, and go on from what they have saved.
 
 mod back;
+mod due;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -132,6 +132,7 @@ contains
     call FAMPI_Restart(block, 0, from, step, ranks, here)
     if (here == FAMPI_SUCCESS .and. from /= FAMPI_STATES_NOWHERE) then
       call FAMPI_Restore(block, 0, next, bytes, MPI_BYTE, count, here)
+      if (here == FAMPI_SUCCESS .and. count /= bytes) here = FAMPI_ERR_COUNT
     end if
     change = 0
     call decide(block, none)
@@ -139,7 +140,8 @@ contains
     if (rank == 0 .and. from == FAMPI_STATES_IN_FILES) &
       write (error_unit, "(a, i0)") "all go on from the checkpoint of step ", step
     ! All ranks have the same code, as the block is committed.
-    if (here == FAMPI_ERR_CHECKPOINTS_EXIST .or. here == FAMPI_ERR_NO_CHECKPOINT) then
+    if (here == FAMPI_ERR_CHECKPOINTS_EXIST .or. here == FAMPI_ERR_NO_CHECKPOINT &
+      .or. here == FAMPI_ERR_COUNT) then
       code = here
     else if (here == FAMPI_SUCCESS .and. from /= FAMPI_STATES_NOWHERE) then
       own = next

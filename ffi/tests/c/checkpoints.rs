@@ -71,6 +71,19 @@ fn a_state_that_is_lost_with_its_partner_comes_from_the_newest_checkpoint() {
 }
 
 #[test]
+fn a_state_that_is_lost_before_the_first_checkpoint_is_made_again_from_the_beginning() {
+    let (calm, folder) = (calm(), folder("early"));
+    let run = jacobi(&folder, "rank").variable("KILL_PLAN", &"3:1 3:3").run();
+    assert_eq!(run.expect_orderly(4).sorted_lines(), calm.sorted_lines(), "{run}");
+    assert!(
+        run.errors.contains("the state of rank") && !run.errors.contains("go on from"),
+        "{run}"
+    );
+    // What is saved from then on is newer than whatever was saved before.
+    assert!(names(&folder).iter().all(|name| name.starts_with("fampi-000002-")), "{run}");
+}
+
+#[test]
 fn a_job_that_has_ended_goes_on_from_its_newest_checkpoint_with_the_same_digits() {
     let calm = calm();
     for (files, compress) in [("rank", "off"), ("node", "on"), ("job", "off")] {
@@ -101,6 +114,14 @@ fn a_job_that_is_to_go_on_where_no_checkpoint_is_says_so_and_ends() {
     assert!(run.errors.contains("has no complete checkpoint of 4 ranks"), "{run}");
     assert_eq!((run.output.as_str(), names(&folder).len()), ("", 0), "{run}");
     assert_ne!(run.status, 0, "{run}");
+}
+
+#[test]
+fn a_program_that_begins_by_itself_after_a_loss_finds_what_it_has_protected_since() {
+    let checkpoints = program(&["tests/programs/checkpoints.c"], Link::Shared, &[]);
+    let run = expect(&Launch::new(&checkpoints, 4).words(["own"]), 4, ": passed");
+    assert_eq!(run.expect_orderly(4).output.matches(": begins by itself").count(), 4, "{run}");
+    assert_eq!(run.output.matches(": has 8").count(), 4, "{run}");
 }
 
 #[test]

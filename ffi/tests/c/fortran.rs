@@ -2,6 +2,7 @@
 //! tested, and the reason is printed.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::Command,
     sync::Once,
@@ -78,6 +79,14 @@ fn a_plate_in_fortran_has_the_digits_of_c_whoever_dies() {
         assert_eq!(digits(&of_fortran, plan, spares), calm, "{plan}");
     }
     assert_eq!(digits(&of_c, "20:1", 0), calm);
+    // From files, where two partners die at once.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("checkpoints-fortran");
+    let _ = fs::remove_dir_all(&folder);
+    let launch = Launch::new(&of_fortran, 4).variable("FAMPI_CHECKPOINT", &folder.display());
+    let launch = launch.variable("FAMPI_CHECKPOINT_EVERY", &5).variable("KILL_PLAN", &"32:1 32:3");
+    let run = launch.run();
+    assert!(run.errors.contains("all go on from the checkpoint of step 30"), "{run}");
+    assert_eq!(run.expect_orderly(4).sorted_lines(), calm);
 }
 
 #[test]

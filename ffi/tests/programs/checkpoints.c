@@ -1,7 +1,8 @@
 /*
  * A vector over all ranks that is saved in files, by a program that says where itself.
  *
- * `checkpoints misuse FOLDER`; `checkpoints FILES FOLDER STEPS FLAGS`: from the last checkpoint, of
+ * `checkpoints misuse FOLDER`; `checkpoints own`, which begins by itself when a state is lost;
+ * `checkpoints FILES FOLDER STEPS FLAGS`: from the last checkpoint, of
  * any number of ranks, to this many steps, with files of this kind. `DIE_AT` is the step in which
  * all ranks die.
  */
@@ -83,6 +84,17 @@ static void misuse(const char *folder)
   CHECK(flag == 0);
   OK(commit(&block, 0, NULL));
   OK(FAMPI_Request_free(&block));
+  /* What is told in a block that is decided later is not of a folder that was chosen meanwhile. */
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  OK(FAMPI_Restart(block, 0, &from, &step, &ranks));
+  OK(FAMPI_TryBlock_finish(block, 0, NULL, FAMPI_TIMEOUT_NEVER));
+  OK(FAMPI_Set_checkpoints("elsewhere", 1, FAMPI_FILES_OF_RANKS, 0));
+  OK(FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+  OK(FAMPI_Request_free(&block));
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  EXPECT(FAMPI_ERR_STATE, FAMPI_Checkpoint(block, 3, &flag));
+  EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
+  OK(FAMPI_Request_free(&block));
   /* From now on nothing is saved. */
   OK(FAMPI_Set_checkpoints(NULL, 0, FAMPI_FILES_OF_RANKS, 0));
   OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
@@ -103,8 +115,8 @@ static void misuse(const char *folder)
 static int64_t restart(void)
 {
   MPI_Request block;
-  int64_t step;
-  int from, ranks, code, count, element;
+  int64_t step = -1, ignored;
+  int from = FAMPI_STATES_NOWHERE, ranks, code, count, element, flag;
   OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
   code = FAMPI_Restart(block, 1, &from, &step, &ranks);
   if (code == FAMPI_SUCCESS && from == FAMPI_STATES_IN_FILES && ranks == size)
@@ -120,8 +132,20 @@ static int64_t restart(void)
     take(ranks);
     OK(FAMPI_Protect(block, SLOT, mine, last - first, MPI_INT64_T));
   }
+  flag = 1;
+  OK(FAMPI_Checkpoint(block, step < 0 ? 0 : step, &flag));
+  CHECK(flag == 0);
   OK(commit(&block, 0, NULL));
   OK(FAMPI_Request_free(&block));
+  if (code == FAMPI_SUCCESS && from == FAMPI_STATES_IN_FILES && ranks != size) {
+    /* What was taken is in memory now, and nothing else is offered any more. */
+    OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+    OK(FAMPI_Restart(block, 1, &from, &ignored, &count));
+    CHECK(from == FAMPI_STATES_IN_MEMORY && ignored == -1 && count == size);
+    EXPECT(FAMPI_ERR_STATE, FAMPI_Saved(0, SLOT, mine, ELEMENTS, MPI_INT64_T, &count));
+    OK(commit(&block, 0, NULL));
+    OK(FAMPI_Request_free(&block));
+  }
   if (code != FAMPI_SUCCESS) {
     printf("rank %d: %s\n", rank, FAMPI_Error_string(code));
     return -1;
@@ -132,6 +156,46 @@ static int64_t restart(void)
   return step;
 }
 
+/* Ranks 1 and 3 keep each other's states, and die at once: all begin, without asking again. Then
+ * rank 0 dies: what was protected since is there. */
+static void begin_by_itself(char **argv)
+{
+  MPI_Comm world;
+  MPI_Request block;
+  int64_t step, steps = 0;
+  int is_new, has_state = 0, from, ranks, count, code;
+  OK(FAMPI_World_init(FAMPI_RECOVERY_REBUILD, argv, &world, &is_new));
+  MPI_Comm_rank(world, &rank);
+  while (!has_state || steps < 20) {
+    OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
+    if (has_state) {
+      if (!is_new && steps == 5 && rank % 2 == 1) die();
+      if (!is_new && steps == 8 && rank == 0) die();
+      step = steps + 1;
+      FAMPI_Protect(block, SLOT, &step, 1, MPI_INT64_T);
+    } else {
+      step = 0;
+      code = FAMPI_Restart(block, 0, &from, &step, &ranks);
+      if (code == FAMPI_SUCCESS && from == FAMPI_STATES_IN_MEMORY)
+        code = FAMPI_Restore(block, SLOT, &step, 1, MPI_INT64_T, &count);
+      else
+        step = 0;
+    }
+    if (commit(&block, 0, NULL) == FAMPI_SUCCESS) {
+      if (!has_state && step > 0) printf("rank %d: has %d\n", rank, (int)step);
+      has_state = 1;
+      steps = step;
+    } else {
+      has_state = reports(block, FAMPI_ERR_STATE_LOST);
+      if (has_state) printf("rank %d: begins by itself\n", rank);
+      steps = 0;
+      OK(FAMPI_World_recover(&world));
+    }
+    OK(FAMPI_Request_free(&block));
+  }
+  OK(FAMPI_World_free(&world));
+}
+
 int main(int argc, char **argv)
 {
   const char *kinds[] = {"rank", "node", "job"}, *plan = getenv("DIE_AT");
@@ -140,6 +204,12 @@ int main(int argc, char **argv)
   begin(&argc, &argv);
   if (strcmp(argv[1], "misuse") == 0) {
     misuse(argv[2]);
+    passed("passed");
+    MPI_Finalize();
+    return 0;
+  }
+  if (strcmp(argv[1], "own") == 0) {
+    begin_by_itself(argv);
     passed("passed");
     MPI_Finalize();
     return 0;

@@ -7,7 +7,10 @@ use crate::{
     error::Error,
     fault::FaultCode,
     rank::Rank,
-    recovery::filing::{Begun, Filing, Told, most},
+    recovery::{
+        filing::{Begun, Filing},
+        told::{Course, Told, most},
+    },
 };
 
 /// Where the states are that ranks go on from; alike on all ranks.
@@ -27,6 +30,7 @@ impl Guest {
     /// Where states are saved from now on, if they are.
     pub fn set_checkpoints(&mut self, checkpoints: Option<Checkpoints>) {
         self.filing = checkpoints.map(|it| Filing::of(it.0, &mut self.engine.job));
+        self.saved = None;
     }
 
     /// The first call of a block in which ranks bring back their states, or begin: where these are.
@@ -42,38 +46,46 @@ impl Guest {
     pub fn restart(&mut self, block: GuestBlock, resizes: bool) -> Result<States, Error> {
         self.settled_before(block)?;
         self.restarted = Some(block);
+        self.saved = None;
         let Self { engine, filing, saved, .. } = self;
-        let key = block.0;
-        let mine = Told::of(filing.as_mut(), &engine.job).with_states(engine.has_states(key));
+        let (key, part) = (block.0, place_in(engine, block.0));
+        let mine = Filing::tell(filing.as_mut(), &engine.job).with_states(engine.has_states(key));
         let told = Told::from_words(most(engine, key, mine.words())?).lost_if_nowhere();
         engine.job.lost = told.loss();
-        let is_saved = told.loss().is_some() || (told.restarts() && !told.has_states());
-        let begun = if let Some(refusal) = told.refusal(filing.as_ref()) {
-            Begun::Refused(refusal)
-        } else if is_saved {
-            begin(filing.as_mut(), engine, key, told, resizes)?
-        } else {
-            know(engine, key, told, 0);
-            return Ok(if told.has_states() { States::InMemory } else { States::Nowhere });
+        let (own, now) = (engine.job.saving.clone(), engine.platform.now());
+        let known = |protected| Saving { ranks: part.1, ..told.saving(&own, protected, now) };
+        let begun = match told.course(&Filing::place_of(filing.as_ref())) {
+            Course::Refused(refusal) => Begun::Refused(refusal),
+            Course::Files => begin(filing.as_mut(), engine, key, told, resizes)?,
+            Course::Memory => {
+                engine.will_know(key, known(0));
+                return Ok(States::InMemory);
+            }
+            Course::Begin => {
+                engine.will_know(key, told.anew(known(0)));
+                return Ok(States::Nowhere);
+            }
         };
         let (set, ranks) = match begun {
-            Begun::Loaded(set) => (set, place_in(engine, key).1),
+            Begun::Loaded(set) => {
+                engine.job.copies.make_bytes();
+                (set, part.1)
+            }
             Begun::Resized(reader) => {
                 let (set, ranks) = (reader.set, reader.ranks);
                 *saved = Some(reader);
                 (set, ranks)
             }
             Begun::Refused(refusal) => {
-                know(engine, key, told, 0);
-                let Some((rank, partner)) = told.loss() else {
-                    let off = Saving { is_off: true, ..engine.job.saving.clone() };
-                    engine.will_know(key, off);
-                    return Err(refusal);
-                };
-                return Err(Error::StateLost { rank, partner });
+                let is_none = matches!(refusal, Error::NoCheckpoint { .. });
+                let lost = told.loss().filter(|_| is_none);
+                let is_off = lost.is_none() || !told.all_have_some();
+                engine.will_know(key, Saving { is_off, ..known(0) });
+                let lost = lost.map(|(rank, partner)| Error::StateLost { rank, partner });
+                return Err(lost.unwrap_or(refusal));
             }
         };
-        know(engine, key, told, set.protected);
+        engine.will_know(key, known(set.protected));
         Ok(States::Saved(set.protected.saturating_sub(1), ranks))
     }
 
@@ -84,12 +96,18 @@ impl Guest {
     /// # Errors
     ///
     /// As [`Self::restore`]; [`Error::NotComplete`] before [`Self::restart`] was in a block that is
-    /// committed, after which this process has left the block.
+    /// committed, and on a communicator of another number of ranks than it was on, after which this
+    /// process has left the block.
     pub fn checkpoint(&mut self, block: GuestBlock, step: u64) -> Result<bool, Error> {
         self.settled_before(block)?;
+        if self.restarted == Some(block) {
+            // What they have told each other there counts with its commit.
+            return Ok(false);
+        }
         let Self { engine, filing, .. } = self;
-        let (key, own) = (block.0, &engine.job.saving);
-        if own.launch == 0 && !own.is_off {
+        let (key, part, own) = (block.0, place_in(engine, block.0), &engine.job.saving);
+        let knows = own.ranks == part.1 && engine.job.lost.is_none();
+        if !knows || (own.launch == 0 && !own.is_off) {
             // Others may know, and wait for what this process has.
             engine.leave_block(key, FaultCode::LeftBlock);
             return Err(Error::NotComplete);
@@ -98,7 +116,7 @@ impl Guest {
         let Some(filing) = filing.as_mut().filter(|it| it.is_due(own, protected)) else {
             return Ok(false);
         };
-        filing.save(engine, key, place_in(engine, key), protected)
+        filing.save(engine, key, part, protected)
     }
 
     /// The state with this number of one of the ranks of the checkpoint that [`Self::restart`] has
@@ -116,7 +134,7 @@ impl Guest {
         if rank >= reader.ranks {
             return Err(Error::NoSuchRank { rank: Rank::new(rank), size: reader.ranks });
         }
-        reader.state::<u8>(filing, rank, number).map(Vec::as_slice)
+        reader.bytes(filing, rank, number)
     }
 }
 
@@ -129,20 +147,21 @@ fn begin(
     resizes: bool,
 ) -> Result<Begun, Error> {
     let part = place_in(engine, block);
-    let place = filing.as_ref().map(|it| it.place()).unwrap_or_default();
-    let none = Begun::Refused(Error::NoCheckpoint { place, ranks: part.1 });
-    let filing = filing.filter(|_| told.all_have_some());
-    filing.map_or(Ok(none), |filing| filing.begin(engine, block, part, told, resizes))
+    let place = Filing::place_of(filing.as_deref());
+    let none = Error::NoCheckpoint { place, ranks: part.1 };
+    let Some(filing) = filing.filter(|_| told.all_have_some()) else {
+        return Ok(Begun::Refused(none));
+    };
+    let begun = filing.begin(engine, block, part, told, resizes);
+    if let Err(Error::NoCheckpoint { .. }) = begun {
+        // It was there before: others have their parts, and would wait for this one.
+        engine.leave_block(block, FaultCode::LeftBlock);
+    }
+    begun
 }
 
 /// This rank, and how many there are.
 fn place_in(engine: &Engine, block: BlockKey) -> (u32, u32) {
     let comm = engine.comm(engine.block(block).comm);
     (comm.me.number(), comm.size())
-}
-
-/// What this process knows from the commit on, with so many steps protected.
-fn know(engine: &mut Engine, block: BlockKey, told: Told, protected: u64) {
-    let saving = told.saving(&engine.job.saving, protected, engine.platform.now());
-    engine.will_know(block, saving);
 }

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use fampi::{
-    Checkpoints, Error, Files, Interval, Timeout,
+    Checkpoints, CommId, Error, Files, Flow, Interval, Level, Rank, State, Timeout, TryBlock,
     guest::{GuestBlock, States, Wait},
+    policy,
     sim::{Crash, Disk, Report, Simulation},
 };
 
@@ -87,15 +88,16 @@ fn start(disk: &Disk, files: Files, restart: bool, crashes: Vec<Crash>) -> Repor
 
 /// The newest step of which every rank has its part on a disk.
 fn newest(disk: &Disk) -> Option<u64> {
-    let mut parts: BTreeMap<u64, u32> = BTreeMap::new();
+    let mut parts: BTreeMap<(u32, u32), u32> = BTreeMap::new();
     let ending = format!("-of-{RANKS}.ckpt");
     for name in disk.names().iter().filter(|name| name.ends_with(&ending)) {
         let words: Vec<&str> = name.split('-').collect();
         let number = |at: usize| words[at].parse::<u32>().expect("a number");
         let in_it = if words[4] == "to" { number(5) - number(3) + 1 } else { 1 };
-        *parts.entry(number(2).into()).or_default() += in_it;
+        *parts.entry((number(1), number(2))).or_default() += in_it;
     }
-    parts.into_iter().filter(|(_, parts)| *parts == RANKS).map(|(step, _)| step).next_back()
+    let mut sets = parts.into_iter().filter(|(_, parts)| *parts == RANKS);
+    sets.next_back().map(|((_, step), _)| step.into())
 }
 
 /// A job goes on from the newest checkpoint on a disk, with the numbers that it would have.
@@ -213,4 +215,119 @@ fn where_one_guest_has_no_checkpoints_nothing_is_saved_and_all_know_it() {
         }
         assert!(disk.names().is_empty(), "{:?}", disk.names());
     }
+}
+
+/// Four ranks that bring their numbers back, protect them, and try to save those of some step, as
+/// `tries` does it; whether that has come to a checkpoint, and what is on the disk.
+fn save(
+    settings: impl Fn(u32, Checkpoints) -> Checkpoints + Send + Sync + Clone + 'static,
+    tries: impl Fn(&mut Member) -> bool + Send + Sync + Clone + 'static,
+) -> (Vec<bool>, Vec<String>) {
+    let disk = Disk::default();
+    let saved = disk.clone();
+    let report = Simulation::new(RANKS).time_limit(LIMIT).run(move |platform| {
+        let mut member = Member::enter(platform, RANKS);
+        let to = Checkpoints::on_disk(&saved).every(Interval::Every(2));
+        member.guest.set_checkpoints(Some(settings(member.me, to)));
+        let mut mine = 0;
+        assert_eq!(member.bring_back(&mut mine), Some(Ok(0)));
+        let block = member.start();
+        member.guest.protect(block, 0, &[1; 8]).expect("nobody dies");
+        assert!(member.concludes(block));
+        let is_saved = tries(&mut member);
+        member.guest.leave();
+        is_saved
+    });
+    (report.expect_orderly(), disk.names())
+}
+
+/// Saves the states of a step.
+fn save_step(member: &mut Member, step: u64) -> bool {
+    let block = member.start();
+    let is_saved = member.guest.checkpoint(block, step).expect("all have told what they know");
+    assert!(member.concludes(block));
+    is_saved
+}
+
+#[test]
+fn ranks_that_do_not_save_alike_save_nothing_and_lose_nothing() {
+    let (saved, names) = save(|_, to| to, |member| save_step(member, 2));
+    assert_eq!((saved, names.len()), (vec![true; 4], 4), "{names:?}");
+    // Some say that their states are those of another step: the older ones stay.
+    let (saved, names) = save(
+        |_, to| to,
+        |member| {
+            let before = save_step(member, 2);
+            let me = u64::from(member.me);
+            before && save_step(member, 4 + me % 2)
+        },
+    );
+    let of_step_2 = |name: &String| name.starts_with("fampi-000001-0000000002-");
+    assert_eq!((saved, names.len()), (vec![false; 4], 4), "{names:?}");
+    assert!(names.iter().all(of_step_2), "{names:?}");
+    // Some have other files, other intervals, or compress.
+    let others: [fn(Checkpoints) -> Checkpoints; 3] = [
+        |to| to.files(Files::OfTheJob),
+        |to| to.every(Interval::Every(3)),
+        Checkpoints::compressed,
+    ];
+    for other in others {
+        let settings = move |me, to| if me == 3 { other(to) } else { to };
+        let (saved, names) = save(settings, |member| save_step(member, 9));
+        assert_eq!((saved, names), (vec![false; 4], vec![]));
+    }
+}
+
+#[test]
+fn what_a_guest_has_protected_elsewhere_is_not_missing_in_a_checkpoint() {
+    let (saved, names) = save(
+        |_, to| to,
+        |member| {
+            let before = save_step(member, 2);
+            // Another communicator of all, on which one more state is protected.
+            let (universe, data) =
+                member.guest.with_sim(fampi::sim::SimPlatform::adopt_comm).expect("all live");
+            let other =
+                member.guest.adopt(CommId(101), universe, (RANKS, Rank::new(member.me)), data);
+            let block = member.guest.start(other, Level::Global);
+            member.guest.protect(block, 1, &[2; 8]).expect("nobody dies");
+            assert!(member.concludes(block));
+            before && save_step(member, 4)
+        },
+    );
+    assert_eq!((saved, names.len()), (vec![false; 4], 4), "{names:?}");
+    assert!(names.iter().all(|name| name.starts_with("fampi-000001-0000000002-")), "{names:?}");
+}
+
+#[test]
+fn a_guest_gets_the_bytes_of_what_a_world_has_saved() {
+    /// The number of a rank.
+    struct One(Vec<u64>);
+    impl State for One {
+        fn begin(&mut self, _: &mut TryBlock) -> Result<(), Error> {
+            Ok(())
+        }
+        fn protect(&self, block: &mut TryBlock) -> Result<(), Error> {
+            block.protect(0, &self.0)
+        }
+        fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error> {
+            self.0 = block.restore(0)?;
+            Ok(())
+        }
+    }
+    let disk = Disk::default();
+    let of_world = disk.clone();
+    let world = Simulation::new(RANKS).run_world(move |mut world| {
+        world.set_checkpoints(Checkpoints::on_disk(&of_world).every(Interval::Every(3)));
+        let mut one = One(vec![number(world.rank().number(), 3)]);
+        let ended = world.run(&policy::Rebuild::default(), &mut one, |step, _| {
+            Ok(if step.number() < 4 { Flow::Continue } else { Flow::Done })
+        });
+        world.finalize();
+        ended.and_then(fampi::Ended::done).map(drop)
+    });
+    assert!(world.expect_orderly().iter().all(Result::is_ok));
+    let ended = start(&disk, Files::OfEachRank, true, Vec::new()).expect_orderly();
+    let expected: Vec<_> = (0..RANKS).map(|rank| Some(Ok((number(rank, STEPS), 3)))).collect();
+    assert_eq!(ended, expected, "{:?}", disk.names());
 }
