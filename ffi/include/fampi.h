@@ -727,7 +727,8 @@ int FAMPI_TryBlock_interrupt(MPI_Request tb_request);
  `every` is the number of steps from one checkpoint to the next, 1 or more; with 0 it is what is
  best for the measured cost of saving and a failure an hour. `files` is one of `FAMPI_FILES_…`;
  what was saved in files of another kind can be read as well. `flags` is a sum of
- `FAMPI_CHECKPOINT_…`, or 0. Where ranks want different things, nothing is saved.
+ `FAMPI_CHECKPOINT_…`, or 0. Where ranks want another number of steps, or other files, nothing is
+ saved, and they say so. What is chosen here counts from the next `FAMPI_Restart` on.
 
  Returns `FAMPI_ERR_ARG`; `FAMPI_ERR_COUNT` for a negative number of steps;
  `FAMPI_ERR_UNSUPPORTED`.
@@ -786,8 +787,9 @@ int FAMPI_Restart(MPI_Request tb_request,
  never becomes less but by going back to them. What is protected in the same block is not valid
  yet. The checkpoint can be gone on from when `flag` becomes 1, on all ranks; it becomes 0 when
  none was due, and when a rank could not save its states, which says so on standard error, and
- the job goes on. So it does where a state was protected on another communicator, or came from a
- checkpoint and was not restored, as it would be missing.
+ the job goes on. The same happens where a state was protected on another communicator, also on
+ one from which this was shrunk, or came from a checkpoint and was not restored: it would be
+ missing.
 
  Older checkpoints are removed when the new one is complete. The call waits until the blocks that
  were started before on this communicator are decided, and, when a checkpoint is due, for the
@@ -890,9 +892,9 @@ int FAMPI_Protect(MPI_Request tb_request,
  them: start from the beginning, or from a file. Not every rank may get the same, as one may die
  meanwhile: finish the block whatever comes, and branch on its report, which is the same on all
  ranks (`FAMPI_Get_failed_group` with these codes). `FAMPI_ERR_ARG` for a type that does not
- divide what was protected; else as `FAMPI_Protect`. A program with `FAMPI_Restart` calls that
- before, in the same block. Survivors of a rebuild have their ranks;
- after a merge, which changes them, nothing counts as protected.
+ divide what was protected; else as `FAMPI_Protect`. A program with `FAMPI_Restart` calls it
+ first, in the same block. Survivors of a rebuild have their ranks; after a merge, which changes
+ them, nothing counts as protected.
 
  Pointers:
 

@@ -51,7 +51,8 @@ pub const FAMPI_STATES_IN_FILES: c_int = 2;
 /// `every` is the number of steps from one checkpoint to the next, 1 or more; with 0 it is what is
 /// best for the measured cost of saving and a failure an hour. `files` is one of `FAMPI_FILES_…`;
 /// what was saved in files of another kind can be read as well. `flags` is a sum of
-/// `FAMPI_CHECKPOINT_…`, or 0. Where ranks want different things, nothing is saved.
+/// `FAMPI_CHECKPOINT_…`, or 0. Where ranks want another number of steps, or other files, nothing is
+/// saved, and they say so. What is chosen here counts from the next `FAMPI_Restart` on.
 ///
 /// Returns `FAMPI_ERR_ARG`; `FAMPI_ERR_COUNT` for a negative number of steps;
 /// `FAMPI_ERR_UNSUPPORTED`.
@@ -184,8 +185,9 @@ fn tell(error: &Error, (me, _): (Rank, u32)) -> c_int {
 /// never becomes less but by going back to them. What is protected in the same block is not valid
 /// yet. The checkpoint can be gone on from when `flag` becomes 1, on all ranks; it becomes 0 when
 /// none was due, and when a rank could not save its states, which says so on standard error, and
-/// the job goes on. So it does where a state was protected on another communicator, or came from a
-/// checkpoint and was not restored, as it would be missing.
+/// the job goes on. The same happens where a state was protected on another communicator, also on
+/// one from which this was shrunk, or came from a checkpoint and was not restored: it would be
+/// missing.
 ///
 /// Older checkpoints are removed when the new one is complete. The call waits until the blocks that
 /// were started before on this communicator are decided, and, when a checkpoint is due, for the

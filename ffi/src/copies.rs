@@ -195,9 +195,9 @@ impl Room {
 /// them: start from the beginning, or from a file. Not every rank may get the same, as one may die
 /// meanwhile: finish the block whatever comes, and branch on its report, which is the same on all
 /// ranks (`FAMPI_Get_failed_group` with these codes). `FAMPI_ERR_ARG` for a type that does not
-/// divide what was protected; else as `FAMPI_Protect`. A program with `FAMPI_Restart` calls that
-/// before, in the same block. Survivors of a rebuild have their ranks;
-/// after a merge, which changes them, nothing counts as protected.
+/// divide what was protected; else as `FAMPI_Protect`. A program with `FAMPI_Restart` calls it
+/// first, in the same block. Survivors of a rebuild have their ranks; after a merge, which changes
+/// them, nothing counts as protected.
 ///
 /// # Safety
 ///

@@ -56,7 +56,8 @@ impl Checkpoints {
         self
     }
 
-    /// States are compressed (LZ4), each where that makes it smaller.
+    /// States are compressed (LZ4, with the bytes of numbers in the order of their places), each
+    /// where that makes it smaller.
     #[must_use]
     pub fn compressed(mut self) -> Self {
         self.0.compressed = true;

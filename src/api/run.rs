@@ -212,7 +212,7 @@ impl Run<'_> {
             }
         }
         let mut block = self.comm.start(Level::Global)?;
-        let Ledger { schedule, steps_faulty, to_reach, latest, faults, entered } = &self.ledger;
+        let Ledger { schedule, steps_faulty, to_reach, latest, faults, entered, .. } = &self.ledger;
         let interval = schedule.after_faults(*faults, now.saturating_sub(*entered));
         let latest = protected.max(*latest);
         let mine = [protected, u64::from(*steps_faulty), *to_reach, latest, u64::from(interval)];
@@ -396,6 +396,7 @@ impl Run<'_> {
         let mut known = [0, 1, 2, 3, 4].map(|at| all[at]);
         let told = Told::from_words(std::array::from_fn(|at| all[known.len() + at]));
         self.note_lost(told.loss());
+        Filing::hear(self.filing.as_ref(), told);
         match self.bring_back(block, known[0], told, state)? {
             Ok(protected) => known[0] = protected,
             Err(refusal) => return Ok(Err(refusal)),

@@ -93,6 +93,8 @@ pub(super) struct Ledger {
     /// One more than the steps before the latest state that was ever protected: where a run goes
     /// back to a checkpoint, what it protects on the way there again is no progress.
     pub(super) latest: u64,
+    /// The steps that lead to the last copy since the last fault.
+    copied: u64,
     /// Faults of this run as far as this rank has seen, and when it entered the run.
     pub(super) faults: u32,
     pub(super) entered: Duration,
@@ -169,10 +171,10 @@ impl<'a> Step<'a> {
     }
 
     /// Protects the state as it is now, in the open block, instead of after the step, if a copy is
-    /// due ([`State::interval`]): so it travels while the step computes, and costs less. All ranks
-    /// call it in the same block of the same steps. It counts from the commit of that block, and a
-    /// fault leads back to the beginning of this step; so nothing may have changed in the state
-    /// since then.
+    /// due ([`State::interval`], [`Checkpoints::every`](crate::Checkpoints::every)): so it travels
+    /// while the step computes, and costs less. All ranks call it in the same block of the same
+    /// steps. It counts from the commit of that block, and a fault leads back to the beginning of
+    /// this step; so nothing may have changed in the state since then.
     ///
     /// # Errors
     ///
@@ -301,13 +303,18 @@ impl<'a> Step<'a> {
             open.costs = Some(largest(&mut open.block, mine)?);
         }
         let is_due = schedule.is_due(steps, self.ledger.steps_faulty);
-        let saving =
-            |filing: &Filing| filing.asks_for_copy(&self.comm.engine().borrow().job.saving, steps);
+        let saving = |filing: &Filing| {
+            let saving = &self.comm.engine().borrow().job.saving;
+            let asks = |steps| filing.asks_for_copy(saving, steps);
+            // The last copy may be in a block that is not decided yet.
+            asks(steps) && !asks(self.ledger.copied)
+        };
         if is_due || self.filing.is_some_and(saving) {
             let began = self.began.map(|_| now(self.comm));
             open.block.set_redundancy(state.redundancy());
             state.protect(&mut open.block)?;
-            open.copied = Some(steps);
+            open.copied = open.block.protects().then_some(steps);
+            self.ledger.copied = steps;
             self.making = began.map(|began| now(self.comm).saturating_sub(began));
         }
         Ok(())
@@ -372,12 +379,14 @@ impl Open {
 
 impl Ledger {
     pub(super) fn new(schedule: Schedule, entered: Duration) -> Self {
-        Self { schedule, steps_faulty: 0, to_reach: 0, latest: 0, faults: 0, entered }
+        let (steps_faulty, to_reach, latest, copied, faults) = Default::default();
+        Self { schedule, steps_faulty, to_reach, latest, copied, faults, entered }
     }
 
     /// A block that was begun in this step is faulty.
     pub(super) fn fail(&mut self, step: u64) {
         self.steps_faulty += 1;
+        self.copied = 0;
         self.to_reach = self.to_reach.max(step + 1);
     }
 

@@ -409,15 +409,11 @@ impl Engine {
         let is_served = contents.service.is_some();
         let carries = !contents.copies.is_empty();
         let saves = contents.saving.is_some();
+        if saves && let Some(saving) = self.contents_mut(key).saving.take().filter(|_| committed) {
+            self.know(key, *saving);
+        }
         if carries {
             self.settle_copies(key, committed || planted!(KeepAbortedCopies));
-        }
-        if saves && let Some(saving) = self.contents_mut(key).saving.take().filter(|_| committed) {
-            self.job.lost = None;
-            // The program may have chosen another folder meanwhile.
-            if saving.place == self.job.saving.place {
-                self.job.saving = *saving;
-            }
         }
         if is_served {
             self.end_service(key, committed || planted!(KeepAbortedPuts));
@@ -445,11 +441,26 @@ impl Engine {
         self.contents_mut(key).saving = Some(Box::new(saving));
     }
 
+    /// The block is committed in which the ranks have told each other this.
+    #[cold]
+    fn know(&mut self, key: BlockKey, saving: Saving) {
+        self.job.lost = None;
+        if saving.begins {
+            let comm = self.block(key).comm;
+            self.job.copies.slots.retain(|slot| slot.known.over == Some(comm));
+        }
+        // The program may have chosen another folder meanwhile.
+        if saving.place == self.job.saving.place {
+            self.job.saving = Saving { begins: false, ..saving };
+        }
+    }
+
     /// The block is decided: what it carried of copies is valid, or is forgotten.
     fn settle_copies(&mut self, key: BlockKey, committed: bool) {
         let pending = core::mem::take(&mut self.contents_mut(key).copies);
         // All have begun with states of their own again.
-        if committed && pending.iter().any(|copy| !copy.is_restored) {
+        let is_of_all = self.comm(self.block(key).comm).size() == self.job.brings_back;
+        if committed && is_of_all && pending.iter().any(|copy| !copy.is_restored) {
             self.job.lost = None;
         }
         let mut records = core::mem::take(&mut self.contents_mut(key).records);

@@ -52,6 +52,9 @@ pub(crate) struct Job {
     /// are back from a checkpoint: what some have taken from there in a block that failed is not to
     /// be mixed with what others have.
     pub(crate) lost: Option<(Rank, Option<Rank>)>,
+    /// Of how many ranks the communicator is on which a program that owns its MPI brings its states
+    /// back.
+    pub(crate) brings_back: u32,
 }
 
 /// Where a run has saved checkpoints, and which of those there are its own; zeros as long as that
@@ -74,6 +77,8 @@ pub(crate) struct Saving {
     pub(crate) since: Option<Duration>,
     /// Of how many ranks the communicator was on which a program that owns its MPI has told this.
     pub(crate) ranks: u32,
+    /// True where all begin with new states, so that those before are forgotten.
+    pub(crate) begins: bool,
     /// True when some rank has no checkpoints: then no rank saves any.
     pub(crate) is_off: bool,
 }
@@ -133,6 +138,7 @@ impl Job {
             protected_steps: 0,
             saving: Saving::default(),
             lost: None,
+            brings_back: 0,
         }
     }
 

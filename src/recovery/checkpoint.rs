@@ -9,18 +9,20 @@
 //!
 //! ```text
 //!   part   FORMAT, launch, steps, ranks, rank,
-//!          states ( number, version, type, bytes, stored, content )*, CRC-32
+//!          states ( number, version, type, bytes, stored, width, content )*, CRC-32
 //!   file   part                                              of one rank
 //!          ( offset, length )*, parts in any order           of several ranks, in their order
 //! ```
 //!
-//! Numbers are little-endian, contents are as this kind of machine has them; a content of which
-//! fewer bytes are stored than it has is an LZ4 frame.
+//! Numbers are little-endian, contents are as this kind of machine has them. A content with a width
+//! other than 0 is an LZ4 frame of its bytes, of which the first of each `width` bytes come first,
+//! then the second ones, and so on: signs and exponents of numbers that are alike repeat
+//! themselves.
 //!
 //! **Guarantees.** What is cut short, was changed, or belongs to another version, rank, size or
 //! step is no checkpoint; a state comes back in whole from one set.
 
-use alloc::{borrow::Cow, format, string::String, vec::Vec};
+use alloc::{borrow::Cow, format, string::String, vec, vec::Vec};
 use core::ops::Range;
 use std::io::{self, Read as _, Write as _};
 
@@ -32,7 +34,7 @@ use crate::{
 };
 
 /// What a part begins with; another form will have another number.
-const FORMAT: &[u8] = b"fampi checkpoint 2\n";
+const FORMAT: &[u8] = b"fampi checkpoint 3\n";
 
 /// How the name of a file ends that is there, and of one that is being written.
 const ENDING: &str = ".ckpt";
@@ -188,8 +190,10 @@ impl Part {
             let numbers = slot.own.as_ref().and_then(AnyBuffer::bytes);
             let not_numbers = || io::Error::other("its states are not all numbers");
             let (kind, bytes) = numbers.ok_or_else(not_numbers)?;
-            let stored = if compressed { compress(bytes) } else { Cow::Borrowed(bytes) };
-            let sizes = [bytes.len() as u64, stored.len() as u64];
+            let elements = slot.own.as_ref().map_or(0, AnyBuffer::elements);
+            let (width, stored) =
+                if compressed { compress(bytes, elements) } else { (0, Cow::Borrowed(bytes)) };
+            let sizes = [bytes.len() as u64, stored.len() as u64, width as u64];
             let numbers = [slot.number.into(), slot.known.version, kind.into()];
             for word in numbers.into_iter().chain(sizes) {
                 put(&mut content, word);
@@ -215,11 +219,14 @@ impl Part {
         for _ in 0..word(&mut rest)? {
             let number = u32::try_from(word(&mut rest)?).ok()?;
             let (version, kind) = (word(&mut rest)?, u8::try_from(word(&mut rest)?).ok()?);
-            let (bytes, stored) = (word(&mut rest)?, word(&mut rest)?);
+            let (bytes, stored, width) =
+                (word(&mut rest)?, word(&mut rest)?, word(&mut rest)? as usize);
             let (content, others) = rest.split_at_checked(stored as usize)?;
             rest = others;
-            let content =
-                if stored < bytes { decompress(content, bytes)? } else { Cow::Borrowed(content) };
+            let content = match width {
+                0 => Cow::Borrowed(content),
+                width => Cow::Owned(decompress(content, bytes, width)?),
+            };
             let own = AnyBuffer::of_bytes(kind, &content)?;
             let own_elements = own.elements();
             let known = Known { version, whole: true, own_elements, ..Known::default() };
@@ -229,19 +236,46 @@ impl Part {
     }
 }
 
-/// The same bytes in fewer, if that is possible.
-fn compress(bytes: &[u8]) -> Cow<'_, [u8]> {
-    let mut frame = FrameEncoder::new(Vec::new());
-    // A vector takes all that is written to it.
-    let frame = frame.write_all(bytes).ok().and_then(|()| frame.finish().ok());
-    frame.filter(|frame| frame.len() < bytes.len()).map_or(Cow::Borrowed(bytes), Cow::Owned)
+/// The same bytes, of so many elements, in fewer, if that is possible, and the width by which they
+/// were put in order; 0 if it is not possible.
+fn compress(bytes: &[u8], elements: usize) -> (usize, Cow<'_, [u8]>) {
+    /// What bytes of unknown meaning may be.
+    const USUAL: usize = size_of::<f64>();
+    let widths = match bytes.len().checked_div(elements) {
+        Some(1) if bytes.len().is_multiple_of(USUAL) => &[1, USUAL][..],
+        Some(width) => &[width],
+        None => &[],
+    };
+    let frames = widths.iter().filter_map(|&width| {
+        let mut frame = FrameEncoder::new(Vec::new());
+        // A vector takes all that is written to it.
+        frame.write_all(&by_place(bytes, width)).ok()?;
+        Some((width, frame.finish().ok()?))
+    });
+    let best = frames.min_by_key(|(_, frame)| frame.len());
+    let best = best.filter(|(_, frame)| frame.len() < bytes.len());
+    best.map_or((0, Cow::Borrowed(bytes)), |(width, frame)| (width, Cow::Owned(frame)))
 }
 
 /// So many bytes that were compressed; nothing if there are more or fewer.
-fn decompress(frame: &[u8], bytes: u64) -> Option<Cow<'static, [u8]>> {
+fn decompress(frame: &[u8], bytes: u64, width: usize) -> Option<Vec<u8>> {
     let mut content = Vec::new();
     FrameDecoder::new(frame).take(bytes.saturating_add(1)).read_to_end(&mut content).ok()?;
-    (content.len() as u64 == bytes).then_some(Cow::Owned(content))
+    let is_whole = content.len() as u64 == bytes && content.len().is_multiple_of(width);
+    // In as many columns as there are elements they come back to their places.
+    is_whole.then(|| by_place(&content, content.len() / width))
+}
+
+/// The first of each `width` bytes, then the second ones, and so on.
+fn by_place(bytes: &[u8], width: usize) -> Vec<u8> {
+    let rows = bytes.len().checked_div(width).unwrap_or(0);
+    let mut ordered = vec![0; bytes.len()];
+    for (row, all) in bytes.chunks_exact(width.max(1)).enumerate() {
+        for (place, byte) in all.iter().enumerate() {
+            ordered[place * rows + row] = *byte;
+        }
+    }
+    ordered
 }
 
 /// Takes a number off the front.
@@ -264,8 +298,6 @@ pub(crate) fn neighbours(rank: u32, nodes: &[u32]) -> Range<u32> {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
-
     use super::*;
 
     const SET: Set = Set { launch: 3, protected: 41 };
@@ -335,6 +367,28 @@ mod tests {
             let own: Vec<i16> = found.slot(7).own.take().and_then(AnyBuffer::into_vec).unwrap();
             assert_eq!(own, [-1, 2, 3]);
         }
+    }
+
+    #[test]
+    fn numbers_that_are_alike_take_less_room_whatever_they_are_taken_for() {
+        let numbers: Vec<f64> = (0..1 << 14).map(|at| f64::from(at).sqrt()).collect();
+        let bytes = AnyBuffer::of(numbers.clone()).bytes().map(|(_, bytes)| bytes.to_vec());
+        let odd: Vec<u8> = (0..=254).collect();
+        for own in [AnyBuffer::of(numbers), AnyBuffer::of(bytes.unwrap()), AnyBuffer::of(odd)] {
+            let mut copies = Copies::default();
+            let before = own.bytes().map(|(_, bytes)| bytes.to_vec()).unwrap();
+            copies.slot(0).own = Some(own);
+            let content = encode(&copies, true).unwrap();
+            let least = if before.len() > 255 { before.len() / 10 * 9 } else { 400 };
+            assert!(content.len() < least, "{} of {}", content.len(), before.len());
+            let found = PART.decode(&content).unwrap();
+            assert_eq!(found.slots[0].own.as_ref().unwrap().bytes().unwrap().1, before);
+        }
+        let bytes: Vec<u8> = (0..24).collect();
+        for width in [1, 2, 3, 4, 8, 24] {
+            assert_eq!(by_place(&by_place(&bytes, width), 24 / width), bytes, "{width}");
+        }
+        assert_eq!(by_place(b"abcabc", 3), b"aabbcc");
     }
 
     #[test]

@@ -109,6 +109,14 @@ impl Filing {
         told.with(seen.unwrap_or(0), it.plan.restart, own, it.plan.word())
     }
 
+    /// Says once where it is of no use.
+    pub(crate) fn hear(filing: Option<&Self>, told: Told) {
+        if let Some(it) = filing.filter(|_| told.is_mixed()) {
+            let why = "not all ranks want the same interval, files and compression";
+            it.complain("saved", &io::Error::other(why));
+        }
+    }
+
     /// Where a rank saves, for people, if it does.
     pub(crate) fn place_of(filing: Option<&Self>) -> String {
         filing.map(Self::place).unwrap_or_default()
@@ -117,10 +125,11 @@ impl Filing {
     /// From now on a job saves these.
     pub(crate) fn of(plan: Plan, job: &mut Job) -> Self {
         let place = plan.archive.place();
-        if job.saving.place != place {
+        if job.saving.place != place || job.saving.is_off {
             job.saving = Saving { place, ..Saving::default() };
         }
-        job.saving.is_off = false;
+        // Whether others save in the same way they have to tell each other first.
+        job.saving.ranks = 0;
         Self { plan, found: Vec::new() }
     }
 
@@ -325,7 +334,7 @@ impl Filing {
         }
         self.tidy(complete, set, &aside, Some(file).filter(|_| gives_name && !was_there));
         let every = match self.plan.interval {
-            Interval::Auto { mtbf } => {
+            Interval::Auto { mtbf } if each > 0 => {
                 let [took, each] = [took, each].map(f64::from_bits);
                 Some(steps_between(took, each, mtbf).into())
             }

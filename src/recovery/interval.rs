@@ -34,7 +34,8 @@ const LEARNING_INTERVAL: u32 = 2;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Interval {
     /// No copies, except one of what the ranks came with, where they make it
-    /// ([`State::begin`](crate::State::begin)): after a failure all begins anew.
+    /// ([`State::begin`](crate::State::begin)), and those for checkpoints after so many steps:
+    /// after a failure all begins anew, or from there.
     Never,
     /// So many steps; 0 counts as 1.
     Every(u32),

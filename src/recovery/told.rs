@@ -93,19 +93,22 @@ impl Told {
         array::from_fn(|at| *words.iter().chain(&more).nth(at).unwrap_or(&0))
     }
 
-    /// What all have told. Where some rank has no checkpoints, or saves them in another way, nobody
-    /// has any.
+    /// What all have told.
     pub(crate) fn from_words(words: [u64; Self::LENGTH]) -> Self {
         let [lacks, seen, restart, launch, saved, every, rest @ ..] = words;
         let [has_one, oldest, lost, keeper, states, plan, turned] = rest;
-        let lacks = lacks.max(u64::from(plan != !turned));
         let told = Self { lacks, seen, restart, launch, saved, every, ..Self::default() };
         Self { has_one, oldest, lost, keeper, states, plan, turned, ..told }
     }
 
-    /// True when no rank is without checkpoints.
+    /// True when no rank is without checkpoints, and all save them in one way.
     pub(crate) fn all_have_some(self) -> bool {
-        self.lacks == 0
+        self.lacks == 0 && !self.is_mixed()
+    }
+
+    /// True when all have checkpoints, but not all save them in one way.
+    pub(super) fn is_mixed(self) -> bool {
+        self.lacks == 0 && self.plan != !self.turned
     }
 
     /// True when a job that has nothing protected is to go on from a checkpoint.
@@ -123,7 +126,7 @@ impl Told {
     pub(crate) fn refusal(self, place: &str) -> Option<Error> {
         let begins_over_others = self.launch == 0 && self.seen > 0 && self.restart == 0;
         let refusal = || Error::CheckpointsExist { place: place.to_owned() };
-        (begins_over_others && self.lacks == 0).then(refusal)
+        (begins_over_others && self.all_have_some()).then(refusal)
     }
 
     /// States of which a checkpoint was saved are lost, that of rank 0 as well, if none is in the
@@ -150,7 +153,7 @@ impl Told {
     /// What a rank knows when the block is committed in which all have told this, with so many
     /// steps protected.
     pub(crate) fn saving(self, own: &Saving, protected: u64, now: Duration) -> Saving {
-        if self.lacks > 0 {
+        if !self.all_have_some() {
             return Saving { is_off: true, ..own.clone() };
         }
         let (launch, saved, every) = match self.launch {
@@ -174,7 +177,8 @@ impl Told {
         if self.launch == 0 || known.is_off {
             return known;
         }
-        known.anew(self.launch.max(self.seen) + 1)
+        let since = known.since;
+        Saving { since, begins: true, ..known.anew(self.launch.max(self.seen) + 1) }
     }
 
     /// The first start of the job whose sets count.
@@ -262,7 +266,8 @@ mod tests {
         let known = told.saving(&Saving::default(), 0, Duration::ZERO);
         assert_eq!((known.launch, known.oldest), (3, 2));
         let anew = told.anew(known);
-        assert_eq!((anew.launch, anew.oldest, anew.saved), (6, 6, 0));
+        assert_eq!((anew.launch, anew.oldest, anew.saved, anew.begins), (6, 6, 0, true));
+        assert_eq!(anew.since, Some(Duration::ZERO), "the next interval is measured from now on");
         let first = TOLD.saving(&Saving::default(), 0, Duration::ZERO);
         assert_eq!((first.launch, TOLD.anew(first).launch), (1, 1));
     }

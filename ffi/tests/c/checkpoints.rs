@@ -125,6 +125,18 @@ fn a_program_that_begins_by_itself_after_a_loss_finds_what_it_has_protected_sinc
 }
 
 #[test]
+fn a_program_that_begins_again_saves_what_it_has_then() {
+    let checkpoints = program(&["tests/programs/checkpoints.c"], Link::Shared, &[]);
+    let folder = folder("anew");
+    let launch = Launch::new(&checkpoints, 4).words(["anew", &folder.display().to_string()]);
+    let run = expect(&launch, 4, ": passed");
+    assert_eq!(run.expect_orderly(4).output.matches(": has 8").count(), 4, "{run}");
+    assert!(!run.errors.contains("cannot be saved"), "{run}");
+    let of_step_14 = |name: &String| name.starts_with("fampi-000002-0000000014-");
+    assert_eq!(names(&folder).iter().filter(|name| of_step_14(name)).count(), 4, "{run}");
+}
+
+#[test]
 fn another_number_of_ranks_takes_what_it_needs() {
     let checkpoints = program(&["tests/programs/checkpoints.c"], Link::Shared, &[]);
     for files in ["rank", "node", "job"] {

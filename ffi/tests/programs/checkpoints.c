@@ -1,10 +1,10 @@
 /*
  * A vector over all ranks that is saved in files, by a program that says where itself.
  *
- * `checkpoints misuse FOLDER`; `checkpoints own`, which begins by itself when a state is lost;
- * `checkpoints FILES FOLDER STEPS FLAGS`: from the last checkpoint, of
- * any number of ranks, to this many steps, with files of this kind. `DIE_AT` is the step in which
- * all ranks die.
+ * `checkpoints misuse FOLDER` makes mistakes; `checkpoints own` begins by itself when a state is
+ * lost, and `checkpoints anew FOLDER` when it is told to, and saves then; `checkpoints FILES FOLDER
+ * STEPS FLAGS` goes from the last checkpoint, of any number of ranks, to this many steps, with files
+ * of this kind.
  */
 #include "check.h"
 
@@ -84,6 +84,12 @@ static void misuse(const char *folder)
   CHECK(flag == 0);
   OK(commit(&block, 0, NULL));
   OK(FAMPI_Request_free(&block));
+  /* Whoever chooses again has to ask again. */
+  OK(FAMPI_Set_checkpoints(folder, 1, FAMPI_FILES_OF_RANKS, 0));
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  EXPECT(FAMPI_ERR_STATE, FAMPI_Checkpoint(block, 3, &flag));
+  EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
+  OK(FAMPI_Request_free(&block));
   /* What is told in a block that is decided later is not of a folder that was chosen meanwhile. */
   OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
   OK(FAMPI_Restart(block, 0, &from, &step, &ranks));
@@ -156,15 +162,19 @@ static int64_t restart(void)
   return step;
 }
 
-/* Ranks 1 and 3 keep each other's states, and die at once: all begin, without asking again. Then
- * rank 0 dies: what was protected since is there. */
-static void begin_by_itself(char **argv)
+/* Ranks 1 and 3 keep each other's states, and die at once: all begin. Then rank 0 dies: what was
+ * protected since is there. A state of the beginning, which is not protected any more, is in the way
+ * of no checkpoint. */
+static void begin_again(char **argv)
 {
   MPI_Comm world;
   MPI_Request block;
   int64_t step, steps = 0;
-  int is_new, has_state = 0, from, ranks, count, code;
+  int is_new, is_later, has_state = 0, from, ranks, count, code, flag;
+  const int by_itself = strcmp(argv[1], "own") == 0;
+  if (!by_itself) OK(FAMPI_Set_checkpoints(argv[2], 7, FAMPI_FILES_OF_RANKS, 0));
   OK(FAMPI_World_init(FAMPI_RECOVERY_REBUILD, argv, &world, &is_new));
+  is_later = is_new;
   MPI_Comm_rank(world, &rank);
   while (!has_state || steps < 20) {
     OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
@@ -172,7 +182,9 @@ static void begin_by_itself(char **argv)
       if (!is_new && steps == 5 && rank % 2 == 1) die();
       if (!is_new && steps == 8 && rank == 0) die();
       step = steps + 1;
+      if (!by_itself) FAMPI_Checkpoint(block, steps, &flag);
       FAMPI_Protect(block, SLOT, &step, 1, MPI_INT64_T);
+      if (steps == 2 && !is_later) FAMPI_Protect(block, SLOT + 1, &step, 1, MPI_INT64_T);
     } else {
       step = 0;
       code = FAMPI_Restart(block, 0, &from, &step, &ranks);
@@ -186,9 +198,10 @@ static void begin_by_itself(char **argv)
       has_state = 1;
       steps = step;
     } else {
-      has_state = reports(block, FAMPI_ERR_STATE_LOST);
+      has_state = by_itself && reports(block, FAMPI_ERR_STATE_LOST);
       if (has_state) printf("rank %d: begins by itself\n", rank);
       steps = 0;
+      is_later = 1;
       OK(FAMPI_World_recover(&world));
     }
     OK(FAMPI_Request_free(&block));
@@ -198,7 +211,7 @@ static void begin_by_itself(char **argv)
 
 int main(int argc, char **argv)
 {
-  const char *kinds[] = {"rank", "node", "job"}, *plan = getenv("DIE_AT");
+  const char *kinds[] = {"rank", "node", "job"};
   int64_t step;
   int files = 0, steps, element, flag, saved = 0;
   begin(&argc, &argv);
@@ -208,8 +221,8 @@ int main(int argc, char **argv)
     MPI_Finalize();
     return 0;
   }
-  if (strcmp(argv[1], "own") == 0) {
-    begin_by_itself(argv);
+  if (strcmp(argv[1], "own") == 0 || strcmp(argv[1], "anew") == 0) {
+    begin_again(argv);
     passed("passed");
     MPI_Finalize();
     return 0;
@@ -221,7 +234,6 @@ int main(int argc, char **argv)
   for (step = restart(); step >= 0 && step < steps; step++) {
     MPI_Request block;
     OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
-    if (plan != NULL && step == atoi(plan)) die();
     OK(FAMPI_Checkpoint(block, step, &flag));
     saved += flag;
     for (element = first; element < last; element++) mine[element - first] += element;

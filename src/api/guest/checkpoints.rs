@@ -51,9 +51,10 @@ impl Guest {
         let (key, part) = (block.0, place_in(engine, block.0));
         let mine = Filing::tell(filing.as_mut(), &engine.job).with_states(engine.has_states(key));
         let told = Told::from_words(most(engine, key, mine.words())?).lost_if_nowhere();
-        engine.job.lost = told.loss();
+        Filing::hear(filing.as_ref(), told);
+        (engine.job.lost, engine.job.brings_back) = (told.loss(), part.1);
         let (own, now) = (engine.job.saving.clone(), engine.platform.now());
-        let known = |protected| Saving { ranks: part.1, ..told.saving(&own, protected, now) };
+        let known = |protected: u64| Saving { ranks: part.1, ..told.saving(&own, protected, now) };
         let begun = match told.course(&Filing::place_of(filing.as_ref())) {
             Course::Refused(refusal) => Begun::Refused(refusal),
             Course::Files => begin(filing.as_mut(), engine, key, told, resizes)?,
@@ -74,13 +75,16 @@ impl Guest {
             Begun::Resized(reader) => {
                 let (set, ranks) = (reader.set, reader.ranks);
                 *saved = Some(reader);
-                (set, ranks)
+                let known = Saving { begins: true, ..known(set.protected) };
+                engine.will_know(key, known);
+                return Ok(States::Saved(set.protected.saturating_sub(1), ranks));
             }
             Begun::Refused(refusal) => {
                 let is_none = matches!(refusal, Error::NoCheckpoint { .. });
                 let lost = told.loss().filter(|_| is_none);
-                let is_off = lost.is_none() || !told.all_have_some();
-                engine.will_know(key, Saving { is_off, ..known(0) });
+                let off = Saving { is_off: true, ranks: part.1, ..own.clone() };
+                let known = if lost.is_some() { told.anew(known(0)) } else { off };
+                engine.will_know(key, known);
                 let lost = lost.map(|(rank, partner)| Error::StateLost { rank, partner });
                 return Err(lost.unwrap_or(refusal));
             }
@@ -90,8 +94,7 @@ impl Guest {
     }
 
     /// Saves the states that are valid on the communicator of a block, if so many steps make that
-    /// due; true when all ranks have saved theirs. All ranks call it with the same number. Without
-    /// checkpoints nothing happens.
+    /// due; true when all ranks have saved theirs. All ranks call it with the same number.
     ///
     /// # Errors
     ///

@@ -331,3 +331,29 @@ fn a_guest_gets_the_bytes_of_what_a_world_has_saved() {
     let expected: Vec<_> = (0..RANKS).map(|rank| Some(Ok((number(rank, STEPS), 3)))).collect();
     assert_eq!(ended, expected, "{:?}", disk.names());
 }
+
+#[test]
+fn a_guest_that_is_refused_and_then_wants_to_go_on_does_not_begin_over_what_is_there() {
+    let disk = Disk::default();
+    start(&disk, Files::OfEachRank, false, Vec::new()).expect_orderly();
+    let (saved, there) = (disk.clone(), disk.names());
+    let report = Simulation::new(RANKS).time_limit(LIMIT).run(move |platform| {
+        let mut member = Member::enter(platform, RANKS);
+        let mut mine = 0;
+        let to = || Checkpoints::on_disk(&saved).every(Interval::Every(2));
+        member.guest.set_checkpoints(Some(to()));
+        let refused = member.bring_back(&mut mine).expect("nobody dies");
+        assert!(matches!(refused, Err(Error::CheckpointsExist { .. })), "{refused:?}");
+        // Once more by mistake, and then as it should have been.
+        member.guest.set_checkpoints(Some(to()));
+        let refused = member.bring_back(&mut mine).expect("nobody dies");
+        assert!(matches!(refused, Err(Error::CheckpointsExist { .. })), "{refused:?}");
+        member.guest.set_checkpoints(Some(to().restart()));
+        let begun = member.bring_back(&mut mine).expect("nobody dies");
+        member.guest.leave();
+        begun.map(|step| (step, mine))
+    });
+    let ended = report.expect_orderly();
+    let expected: Vec<_> = (0..RANKS).map(|rank| Ok((8, number(rank, 8)))).collect();
+    assert_eq!((ended, disk.names()), (expected, there));
+}
