@@ -725,9 +725,9 @@ int FAMPI_TryBlock_interrupt(MPI_Request tb_request);
  or an empty name, nothing is saved. Local; after `MPI_Init`.
 
  `every` is the number of steps from one checkpoint to the next, 1 or more; with 0 it is what is
- best for the measured cost of saving and a failure an hour. `files` is one of `FAMPI_FILES_…`;
+ best for the measured cost of saving and a failure an hour. `files` is one of `FAMPI_FILES_*`;
  what was saved in files of another kind can be read as well. `flags` is a sum of
- `FAMPI_CHECKPOINT_…`, or 0. Where ranks want another number of steps, or other files, nothing is
+ `FAMPI_CHECKPOINT_*`, or 0. Where ranks want another number of steps, or other files, nothing is
  saved, and they say so. What is chosen here counts from the next `FAMPI_Restart` on.
 
  Returns `FAMPI_ERR_ARG`; `FAMPI_ERR_COUNT` for a negative number of steps;
@@ -750,7 +750,7 @@ int FAMPI_Set_checkpoints(const char *folder,
  and has to, once that has found a state lost. It works without checkpoints as well, and then
  finds states in memory only.
 
- `from` becomes one of `FAMPI_STATES_…`, and `step` the step that the checkpoint is of
+ `from` becomes one of `FAMPI_STATES_*`, and `step` the step that the checkpoint is of
  (`FAMPI_Checkpoint`), or -1 for what is not from files. Files are used where the job is to go on
  from them and has nothing in memory; and where a state is lost in memory: when `FAMPI_Restore`
  has found `FAMPI_ERR_STATE_LOST` or `FAMPI_ERR_TOO_MANY_LOST` in a block with this call, recover

@@ -42,11 +42,11 @@ class Job:
 def launch():
     """Runs so many ranks of a program, which is an example, a measurement, or in `programs`."""
 
-    def run(ranks, program, *words, flags=(), module=None, limit=60, **variables):
+    def run(ranks, program, *words, flags=(), module=None, limit=60, do=("run",), **variables):
         tool = os.environ.get("FAMPI", str(CHECKOUT / "target/release/fampi"))
         folders = HERE / "programs", HERE.parent / "examples", HERE.parent / "bench"
         path = next(it / program for it in folders if (it / program).is_file())
-        line = [tool, "run", "-n", str(ranks), "--timeout", str(limit), *flags, "--",
+        line = [tool, *do, "-n", str(ranks), "--timeout", str(limit), *flags, "--",
                 sys.executable, *(["-m", module] if module else []), str(path), *words]
         environment = {**os.environ, **variables}
         done = subprocess.run(

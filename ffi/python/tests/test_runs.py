@@ -16,6 +16,38 @@ def test_jacobi_has_the_same_digits_whoever_dies(launch):
         assert job.output == undisturbed, f"{undisturbed}{job}"
 
 
+def sets(folder):
+    """The starts of the job of which there are checkpoints, each with its steps."""
+    names = (file.name.split("-") for file in folder.iterdir())
+    return sorted({(int(words[1]), int(words[2])) for words in names})
+
+
+def test_a_run_goes_back_to_its_checkpoint_and_another_job_goes_on_from_there(launch, tmp_path):
+    undisturbed = launch(4, "jacobi.py").expect(1, "4 ranks, 300 steps").output
+    saving = ["--checkpoint-every", "5"]
+    # Two that keep each other's states, at once: the run itself goes back.
+    own = ["--checkpoint", str(tmp_path / "own"), *saving]
+    job = launch(4, "jacobi.py", flags=own, KILL_PLAN="32:1 32:3").expect(1, "4 ranks, 300 steps")
+    assert job.output == undisturbed, str(job)
+    assert sets(tmp_path / "own") == [(2, 295)], str(job)
+    # All at once.
+    all_ = ["--checkpoint", str(tmp_path / "all"), *saving]
+    job = launch(4, "jacobi.py", flags=all_, KILL_PLAN="32:0 32:1 32:2 32:3")
+    assert job.status != 0 and job.output == "", str(job)
+    assert sets(tmp_path / "all") == [(1, 30)], str(job)
+    again = launch(4, "jacobi.py", flags=saving, do=("restart", str(tmp_path / "all")),
+                   KILL_PLAN="100:2")
+    again.expect(1, "4 ranks, 300 steps")
+    assert again.output == undisturbed, str(again)
+    assert sets(tmp_path / "all") == [(2, 295)], str(again)
+
+
+def test_only_the_first_run_of_a_program_saves(launch, tmp_path):
+    flags = ["--checkpoint", str(tmp_path / "two"), "--checkpoint-every", "4"]
+    launch(4, "runs.py", "twice", flags=flags).expect(4)
+    assert sets(tmp_path / "two") == [(1, 20)]
+
+
 @pytest.mark.parametrize("what, living", [
     ("rebuild", 4), ("rarely", 4), ("groups", 4), ("inherit", 2), ("drop", 2), ("stop", 3),
 ])

@@ -27,8 +27,8 @@ def _same_mpi():
 _same_mpi()
 
 from ._core import (  # noqa: E402
-    Block, Request, agree, cut_short, doctor, error_string, set_patience, shrink, take_into_use,
-    wait,
+    Block, Request, agree, cut_short, doctor, error_string, saved, set_patience, shrink,
+    take_into_use, wait,
 )
 from .codes import *  # noqa: E402, F403
 from .errors import BlockFailed, Error, Fault, Report, Stopped, Timeout  # noqa: E402

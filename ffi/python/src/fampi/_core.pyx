@@ -63,6 +63,8 @@ def constants():
         "ERR_UNSUPPORTED": FAMPI_ERR_UNSUPPORTED,
         "ERR_THREAD": FAMPI_ERR_THREAD,
         "ERR_INTERNAL": FAMPI_ERR_INTERNAL,
+        "ERR_CHECKPOINTS_EXIST": FAMPI_ERR_CHECKPOINTS_EXIST,
+        "ERR_NO_CHECKPOINT": FAMPI_ERR_NO_CHECKPOINT,
         "LOCAL": FAMPI_TRYBLOCK_LOCAL,
         "GLOBAL": FAMPI_TRYBLOCK_GLOBAL,
         "WITH_COLLECTIVE": FAMPI_TRYBLOCK_WITH_COLLECTIVE,
@@ -75,6 +77,9 @@ def constants():
         "REDUNDANCY_OWN": FAMPI_REDUNDANCY_OWN,
         "REDUNDANCY_PARTNER": FAMPI_REDUNDANCY_PARTNER,
         "REDUNDANCY_GROUP": FAMPI_REDUNDANCY_GROUP,
+        "STATES_NOWHERE": FAMPI_STATES_NOWHERE,
+        "STATES_IN_MEMORY": FAMPI_STATES_IN_MEMORY,
+        "STATES_IN_FILES": FAMPI_STATES_IN_FILES,
         "CAUSE_UNKNOWN": FAMPI_CAUSE_UNKNOWN,
         "CAUSE_EXITED": FAMPI_CAUSE_EXITED,
         "CAUSE_KILLED": FAMPI_CAUSE_KILLED,
@@ -159,6 +164,28 @@ def agree(MPI.Comm comm not None, int flag):
         code = FAMPI_Comm_agree(comm.ob_mpi, &flag)
     _check(code)
     return flag
+
+
+def saved(int rank, int slot):
+    """The bytes of a rank in the checkpoint that `Block.restart` has found last.
+
+    If that is of another number of ranks than there are now.
+    """
+    cdef int code, count = 0
+    with nogil:
+        code = FAMPI_Saved(rank, slot, NULL, 0, MPI_BYTE, &count)
+    _check(code)
+    cdef bytearray state = bytearray(count)
+    cdef char* start = state
+    with nogil:
+        code = FAMPI_Saved(rank, slot, start, count, MPI_BYTE, &count)
+    _check(code)
+    return state
+
+
+def save_nothing():
+    """From the next `Block.restart` on no checkpoint is saved; all ranks call it."""
+    _check(FAMPI_Set_checkpoints(NULL, 0, FAMPI_FILES_OF_RANKS, 0))
 
 
 def world_init(int recovery, words):

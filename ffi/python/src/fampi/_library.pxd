@@ -37,6 +37,8 @@ cdef extern from "fampi.h" nogil:
         FAMPI_ERR_UNSUPPORTED
         FAMPI_ERR_THREAD
         FAMPI_ERR_INTERNAL
+        FAMPI_ERR_CHECKPOINTS_EXIST
+        FAMPI_ERR_NO_CHECKPOINT
         FAMPI_TRYBLOCK_LOCAL
         FAMPI_TRYBLOCK_GLOBAL
         FAMPI_TRYBLOCK_WITH_COLLECTIVE
@@ -49,6 +51,10 @@ cdef extern from "fampi.h" nogil:
         FAMPI_REDUNDANCY_OWN
         FAMPI_REDUNDANCY_PARTNER
         FAMPI_REDUNDANCY_GROUP
+        FAMPI_STATES_NOWHERE
+        FAMPI_STATES_IN_MEMORY
+        FAMPI_STATES_IN_FILES
+        FAMPI_FILES_OF_RANKS
         FAMPI_CAUSE_UNKNOWN
         FAMPI_CAUSE_EXITED
         FAMPI_CAUSE_KILLED
@@ -96,6 +102,10 @@ cdef extern from "fampi.h" nogil:
     int FAMPI_Set_redundancy(MPI_Request, int, int, int)
     int FAMPI_Protect(MPI_Request, int, const void*, int, MPI_Datatype)
     int FAMPI_Restore(MPI_Request, int, void*, int, MPI_Datatype, int*)
+    int FAMPI_Set_checkpoints(const char*, int, int, int)
+    int FAMPI_Restart(MPI_Request, int, int*, int64_t*, int*)
+    int FAMPI_Checkpoint(MPI_Request, int64_t, int*)
+    int FAMPI_Saved(int, int, void*, int, MPI_Datatype, int*)
     int FAMPI_Inherit(MPI_Request, int, void*, int, MPI_Datatype, int*, int*)
 
     int FAMPI_Get_failed_requests(MPI_Request, int, int*, int, int*, int*)

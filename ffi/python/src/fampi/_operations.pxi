@@ -166,6 +166,30 @@ cdef class Block(_Transaction):
         _check(code)
         return state
 
+    def restart(self, bint resizes=False):
+        """Where the states are: `STATES_NOWHERE`, `STATES_IN_MEMORY` or `STATES_IN_FILES`.
+
+        With the step of the checkpoint, -1 without one, and the number of ranks that have saved it:
+        as many as there are, unless `resizes` is true. First in a block with `restore`; all ranks.
+        """
+        cdef int code, where = 0, ranks = 0
+        cdef int64_t step = 0
+        with nogil:
+            code = FAMPI_Restart(self.request, resizes, &where, &step, &ranks)
+        _check(code)
+        return where, step, ranks
+
+    def checkpoint(self, int64_t step):
+        """Saves what was protected last, after so many steps, if that is due; whether it did.
+
+        Under `fampi run --checkpoint`; all ranks call it, in each step.
+        """
+        cdef int code, flag = 0
+        with nogil:
+            code = FAMPI_Checkpoint(self.request, step, &flag)
+        _check(code)
+        return bool(flag)
+
     def inherited(self, int slot):
         """The rank of a dead one whose state is kept here, and its bytes; None if there is none.
 

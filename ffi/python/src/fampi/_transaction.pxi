@@ -254,12 +254,13 @@ cdef bint _mine_to_free(MPI.Request request) except -1:
 
 
 cdef bint _is_doom(object error) except -1:
-    """Whether an error says that the block fails, so that all of its ranks get to its end."""
+    """Whether an error is that of all ranks, or says that the block fails: all get to its end."""
     if not isinstance(error, _mpi.Exception):
         return False
     code = error.Get_error_code()
     if code in (FAMPI_ERR_INTERRUPTED, FAMPI_ERR_PROC_FAILED_SOFT, FAMPI_ERR_PROC_FAILED_HARD,
-                FAMPI_ERR_STATE_LOST, FAMPI_ERR_NOTHING_PROTECTED, FAMPI_ERR_TOO_MANY_LOST):
+                FAMPI_ERR_STATE_LOST, FAMPI_ERR_NOTHING_PROTECTED, FAMPI_ERR_TOO_MANY_LOST,
+                FAMPI_ERR_CHECKPOINTS_EXIST, FAMPI_ERR_NO_CHECKPOINT):
         return True
     return error.Get_error_class() in (
         _mpi.ERR_PROC_FAILED, _mpi.ERR_PROC_FAILED_PENDING, _mpi.ERR_REVOKED)

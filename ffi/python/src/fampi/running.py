@@ -6,7 +6,9 @@
 
 *Join* is one block for all cases: the first start, the way back after a fault, the entrance of a
 replacement. Its ranks tell each other whether a state is protected; if not, each protects what it
-begins with, and otherwise each gets the protected one, with the number of its steps.
+begins with, and otherwise each gets the protected one, with the number of its steps. Under `fampi
+run --checkpoint` it may come from files: where ranks have died with those who kept their states, and
+under `fampi restart`.
 """
 
 import os
@@ -20,6 +22,7 @@ from .errors import BlockFailed, Error, Stopped
 from .policies import Decision, Rebuild, Situation
 
 SETTLE_SECONDS = 10
+LOST = codes.ERR_STATE_LOST, codes.ERR_TOO_MANY_LOST
 
 
 def _keys(state):
@@ -79,6 +82,10 @@ class Run:
         # 1 if a state is protected: a replacement does not know it.
         self.protected = 0
         self.furthest = self.faulty = 0
+        # The steps that lead to the protected state.
+        self.kept = 0
+        # The report of a block in which a state could not be brought back.
+        self.lost = None
         # The states were protected on this communicator, so none is to be inherited.
         self.whole = True
         launched_as = MPI.COMM_WORLD.Get_rank()
@@ -103,16 +110,28 @@ class Run:
             self.whole = True
         known = array("q", [0, 0, 0])
         with self.world.block() as block:
+            where = self.where(block)
             mine = array("q", [self.protected, self.faulty, self.furthest])
             block.Iallreduce(mine, known, op=MPI.MAX).Wait()
             number = 0
-            if known[0] > 0:
+            begins = known[0] == 0 and where != codes.STATES_IN_FILES
+            if not begins:
                 number = self.restore(block)
-            if known[0] == 0 or not self.whole:
+            if begins or not self.whole:
                 self.protect(block, number)
-        self.protected = 1
+        self.protected, self.kept, self.lost = 1, number, None
         self.faulty, self.furthest = known[1], known[2]
         self.number, self.whole = number, True
+
+    def where(self, block):
+        """Where the states are."""
+        try:
+            return block.restart()[0]
+        except Error as error:
+            if error.code in LOST and self.lost is not None:
+                # No checkpoint has it.
+                raise Stopped(error.code, self.lost) from error
+            raise
 
     def restore(self, block):
         """Brings the protected state back; the number of its steps."""
@@ -157,6 +176,7 @@ class Run:
         protects = (number + 1) % self.interval == 0
         votes = array("q", [0, 0])
         with self.world.block() as block:
+            block.checkpoint(self.kept)
             says_done = bool(self.body(block, self.state.state))
             if protects:
                 block.wait_all()
@@ -164,6 +184,8 @@ class Run:
             block.finish_allreduce(array("q", [says_done, 1]), votes)
         if 0 < votes[0] < votes[1]:
             raise ValueError("the step was the last one on some ranks and not on the others")
+        if protects:
+            self.kept = number + 1
         if protects or number + 1 > self.furthest:
             self.faulty = 0
         self.number = number + 1
@@ -173,9 +195,12 @@ class Run:
     def answer(self, failed, number):
         """Does what the policy says about a faulty block."""
         report = failed.report
-        for code in (codes.ERR_STATE_LOST, codes.ERR_TOO_MANY_LOST):
-            if code in report.codes():
-                raise Stopped(code, report) from failed
+        lost = next((code for code in LOST if code in report.codes()), None)
+        if lost is not None:
+            if number is not None or self.lost is not None:
+                raise Stopped(lost, report) from failed
+            # A checkpoint may have it, which the next attempt finds out.
+            self.lost = report
         self.faulty += 1
         self.number = None
         decision = self.policy(Situation(

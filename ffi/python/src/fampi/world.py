@@ -26,6 +26,7 @@ class World:
         self._comm, self.is_replacement = _core.world_init(recovery, words or None)
         self._entered = self._comm
         self.recovery = recovery
+        self._has_run = False
 
     @property
     def comm(self):
@@ -89,8 +90,17 @@ class World:
         has kept it; it may put longer arrays into a list or dict. Without it that state is
         dropped.
 
+        Under `fampi run --checkpoint` the first run of a program saves what it has protected, and
+        goes back to it where partners have died at once; `fampi restart` goes on from there. Then
+        there is a `fampi.Error` on all ranks with `ERR_CHECKPOINTS_EXIST` or `ERR_NO_CHECKPOINT`
+        where that cannot be.
+
         Raises `fampi.Stopped` on all living ranks where the policy says so, or a state is lost.
         """
+        if self._has_run:
+            # Its steps begin anew, and the files are those of the first one.
+            _core.save_nothing()
+        self._has_run = True
         Run(self, step, state, policy, interval, redundancy, inherit).drive()
 
     def free(self):

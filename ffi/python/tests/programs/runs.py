@@ -121,6 +121,16 @@ def stop(world):
     assert [(it.step, it.faulty_in_a_row, it.ranks) for it in seen] == [(3, 1, 4), (6, 1, 4)], seen
 
 
+def twice(world):
+    """Two runs, each with a state of its own to begin with, of which the second is longer."""
+    for first in (0, -8):
+        step, state = counting(world)
+        state["step"][:] = first
+        state["own"] += first
+        world.run(step, state)
+        assert sum_of(world, state) == expected(range(4)), state
+
+
 def lost(world):
     """A rank and its partner die at once: all others are told that the state is lost."""
     step, state = counting(world, (6, 1), (6, 3))
