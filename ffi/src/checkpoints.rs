@@ -51,8 +51,9 @@ pub const FAMPI_STATES_IN_FILES: c_int = 2;
 /// `every` is the number of steps from one checkpoint to the next, 1 or more; with 0 it is what is
 /// best for the measured cost of saving and a failure an hour. `files` is one of `FAMPI_FILES_*`;
 /// what was saved in files of another kind can be read as well. `flags` is a sum of
-/// `FAMPI_CHECKPOINT_*`, or 0. Where ranks want another number of steps, or other files, nothing is
-/// saved, and they say so. What is chosen here counts from the next `FAMPI_Restart` on.
+/// `FAMPI_CHECKPOINT_*`, or 0. Where ranks want different numbers of
+/// steps, kinds of files or compression, nothing is saved, and they say so. After this call
+/// `FAMPI_Checkpoint` needs a new `FAMPI_Restart` before.
 ///
 /// Returns `FAMPI_ERR_ARG`; `FAMPI_ERR_COUNT` for a negative number of steps;
 /// `FAMPI_ERR_UNSUPPORTED`.
@@ -195,8 +196,8 @@ fn tell(error: &Error, (me, _): (Rank, u32)) -> c_int {
 /// 0.
 ///
 /// Returns `FAMPI_ERR_STATE`, and this rank has left the block, before one with `FAMPI_Restart` was
-/// committed, and on a communicator of another number of ranks; `FAMPI_ERR_ARG` for a negative
-/// step; else as `FAMPI_Protect`.
+/// committed, since `FAMPI_Set_checkpoints` if that was called, and on a communicator of another
+/// number of ranks; `FAMPI_ERR_ARG` for a negative step; else as `FAMPI_Protect`.
 ///
 /// # Safety
 ///

@@ -313,8 +313,9 @@ impl<'a> Step<'a> {
             let began = self.began.map(|_| now(self.comm));
             open.block.set_redundancy(state.redundancy());
             state.protect(&mut open.block)?;
-            open.copied = open.block.protects().then_some(steps);
-            self.ledger.copied = steps;
+            if open.block.protects() {
+                (open.copied, self.ledger.copied) = (Some(steps), steps);
+            }
             self.making = began.map(|began| now(self.comm).saturating_sub(began));
         }
         Ok(())

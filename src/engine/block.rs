@@ -459,7 +459,8 @@ impl Engine {
     fn settle_copies(&mut self, key: BlockKey, committed: bool) {
         let pending = core::mem::take(&mut self.contents_mut(key).copies);
         // All have begun with states of their own again.
-        let is_of_all = self.comm(self.block(key).comm).size() == self.job.brings_back;
+        let ranks = self.comm(self.block(key).comm).size();
+        let is_of_all = [0, ranks].contains(&self.job.brings_back);
         if committed && is_of_all && pending.iter().any(|copy| !copy.is_restored) {
             self.job.lost = None;
         }

@@ -53,7 +53,7 @@ pub(crate) struct Job {
     /// be mixed with what others have.
     pub(crate) lost: Option<(Rank, Option<Rank>)>,
     /// Of how many ranks the communicator is on which a program that owns its MPI brings its states
-    /// back.
+    /// back; 0 where that is the world.
     pub(crate) brings_back: u32,
 }
 

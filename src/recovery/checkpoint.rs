@@ -224,7 +224,7 @@ impl Part {
             let (content, others) = rest.split_at_checked(stored as usize)?;
             rest = others;
             let content = match width {
-                0 => Cow::Borrowed(content),
+                0 => Cow::Borrowed(Some(content).filter(|_| stored == bytes)?),
                 width => Cow::Owned(decompress(content, bytes, width)?),
             };
             let own = AnyBuffer::of_bytes(kind, &content)?;

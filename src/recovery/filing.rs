@@ -109,7 +109,7 @@ impl Filing {
         told.with(seen.unwrap_or(0), it.plan.restart, own, it.plan.word())
     }
 
-    /// Says once where it is of no use.
+    /// Says where it is of no use.
     pub(crate) fn hear(filing: Option<&Self>, told: Told) {
         if let Some(it) = filing.filter(|_| told.is_mixed()) {
             let why = "not all ranks want the same interval, files and compression";
@@ -125,11 +125,11 @@ impl Filing {
     /// From now on a job saves these.
     pub(crate) fn of(plan: Plan, job: &mut Job) -> Self {
         let place = plan.archive.place();
-        if job.saving.place != place || job.saving.is_off {
+        if job.saving.place != place {
             job.saving = Saving { place, ..Saving::default() };
         }
         // Whether others save in the same way they have to tell each other first.
-        job.saving.ranks = 0;
+        (job.saving.is_off, job.saving.ranks) = (false, 0);
         Self { plan, found: Vec::new() }
     }
 

@@ -35,7 +35,7 @@ const LEARNING_INTERVAL: u32 = 2;
 pub enum Interval {
     /// No copies, except one of what the ranks came with, where they make it
     /// ([`State::begin`](crate::State::begin)), and those for checkpoints after so many steps:
-    /// after a failure all begins anew, or from there.
+    /// after a failure all begins anew, or with the last of these.
     Never,
     /// So many steps; 0 counts as 1.
     Every(u32),

@@ -173,11 +173,11 @@ impl Told {
 
     /// What it knows where all begin again, although they have begun before: what is saved then is
     /// newer, and does not go on from what was.
-    pub(crate) fn anew(self, known: Saving) -> Saving {
+    pub(crate) fn anew(self, known: Saving, now: Duration) -> Saving {
         if self.launch == 0 || known.is_off {
             return known;
         }
-        let since = known.since;
+        let since = Some(now);
         Saving { since, begins: true, ..known.anew(self.launch.max(self.seen) + 1) }
     }
 
@@ -265,10 +265,12 @@ mod tests {
         let told = Told { launch: 3, seen: 5, oldest: 2, ..TOLD };
         let known = told.saving(&Saving::default(), 0, Duration::ZERO);
         assert_eq!((known.launch, known.oldest), (3, 2));
-        let anew = told.anew(known);
+        let old = Saving { since: Some(Duration::ZERO), ..known };
+        let anew = told.anew(old, Duration::from_secs(7));
         assert_eq!((anew.launch, anew.oldest, anew.saved, anew.begins), (6, 6, 0, true));
-        assert_eq!(anew.since, Some(Duration::ZERO), "the next interval is measured from now on");
+        assert_eq!(anew.since, Some(Duration::from_secs(7)), "intervals are measured from now on");
         let first = TOLD.saving(&Saving::default(), 0, Duration::ZERO);
-        assert_eq!((first.launch, TOLD.anew(first).launch), (1, 1));
+        let launch = first.launch;
+        assert_eq!((launch, TOLD.anew(first, Duration::ZERO).launch), (1, 1));
     }
 }

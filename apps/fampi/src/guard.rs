@@ -12,6 +12,10 @@
 //! A session that outlives the tool is not ended when the tool is gone: the guard waits for its
 //! end. In each case it removes what the tool has made for that session.
 //!
+//! Name spaces have a guard of their own from before they are made on, also between sessions. When
+//! the tool is gone it waits until nothing runs in them, which is what the guards of sessions see
+//! to, and removes them.
+//!
 //! **Guarantees.** The kernel closes the pipe however the tool dies, so nothing can keep the guard
 //! from hearing of it. A process is only ever ended as a member of the announced session: should
 //! its number belong to another process by now, the start of that process tells.
@@ -31,8 +35,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::nodes;
 use crate::processes::{self, Process};
+use crate::spaces;
 
 /// How the tool starts itself to be the guard.
 const GUARD: &str = "__guard";
@@ -42,6 +46,8 @@ const FAILED: &str = "failed";
 /// to be removed.
 const OUTLIVED: &str = "--outlived=";
 const SPACE: &str = "--space=";
+/// How it is told that these are all that it looks after.
+const SPACES: &str = "--spaces";
 /// How often it looks whether such a session is over.
 const WAIT_PERIOD: Duration = Duration::from_millis(100);
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
@@ -65,11 +71,21 @@ impl Guard {
         spaces: &[String],
         outlived: Option<&Path>,
     ) -> Result<Self> {
+        let outlived = outlived.map(|launcher| format!("{OUTLIVED}{}", launcher.display()));
+        let spaces = spaces.iter().map(|name| format!("{SPACE}{name}"));
+        let words = outlived.into_iter().chain(spaces).map(OsString::from);
+        Self::with(words.chain(leftovers.iter().map(|path| path.as_os_str().to_owned())))
+    }
+
+    /// Starts a guard that removes these name spaces when the tool is gone and nothing runs in them
+    /// any more.
+    pub(crate) fn of_spaces(names: &[String]) -> Result<Self> {
+        Self::with([SPACES.into()].into_iter().chain(names.iter().map(OsString::from)))
+    }
+
+    fn with(words: impl IntoIterator<Item = OsString>) -> Result<Self> {
         let mut guard = Command::new(tool());
-        guard.arg0("fampi").arg(GUARD);
-        guard.args(outlived.map(|launcher| format!("{OUTLIVED}{}", launcher.display())));
-        guard.args(spaces.iter().map(|name| format!("{SPACE}{name}")));
-        guard.args(leftovers).process_group(0);
+        guard.arg0("fampi").arg(GUARD).args(words).process_group(0);
         // It must not hold what others wait to see closed.
         guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = guard.spawn().context("cannot start this tool a second time")?;
@@ -130,10 +146,14 @@ pub(crate) fn stand_if_asked() -> bool {
     let mut orders = io::stdin().lock().lines().map_while(Result::ok);
     let watched = orders.next();
     let last = orders.next();
-    if last.as_ref().is_some_and(|order| order == OVER) {
+    if [&watched, &last].into_iter().flatten().any(|order| order == OVER) {
         return true;
     }
     let mut left: Vec<OsString> = arguments.collect();
+    if left.first().is_some_and(|word| word == SPACES) {
+        remove_spaces(&left[1..]);
+        return true;
+    }
     let outlived = left.iter().find_map(|word| word.to_str()?.strip_prefix(OUTLIVED));
     let outlived = outlived.filter(|_| last.is_none()).map(PathBuf::from);
     left.retain(|word| !word.to_string_lossy().starts_with(OUTLIVED));
@@ -147,7 +167,7 @@ pub(crate) fn stand_if_asked() -> bool {
     }
     for word in &left {
         match word.to_str().and_then(|word| word.strip_prefix(SPACE)) {
-            Some(name) => nodes::remove_space(name),
+            Some(name) => spaces::remove_space(name),
             None => _ = fs::remove_dir_all(word),
         }
     }
@@ -156,6 +176,21 @@ pub(crate) fn stand_if_asked() -> bool {
         let _ = Command::new(launcher).arg("jobs").stdout(Stdio::null()).status();
     }
     true
+}
+
+/// Removes name spaces in which nothing runs any more; and again, as the tool may have been making
+/// one when it died.
+fn remove_spaces(names: &[OsString]) {
+    let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
+    for _ in 0..2 {
+        while names.iter().any(|name| !spaces::processes_in(name).is_empty()) {
+            thread::sleep(WAIT_PERIOD);
+        }
+        for name in &names {
+            spaces::remove_space(name);
+        }
+        thread::sleep(WAIT_PERIOD);
+    }
 }
 
 /// Waits until no process is left of a session.

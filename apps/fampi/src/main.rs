@@ -66,6 +66,7 @@ mod session;
 mod setup;
 mod sim;
 mod soak;
+mod spaces;
 mod status;
 mod stderr_filter;
 mod test;

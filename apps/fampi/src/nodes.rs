@@ -17,13 +17,14 @@ use std::env;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{self, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::Pid;
 
+use crate::guard::Guard;
 use crate::refusal::Misuse;
+use crate::spaces::{NAMES, folder, ip, remove_space};
 
 /// How the launcher calls this tool to start a daemon; the number of nodes and the processors of
 /// the job follow in this word, as the launcher passes one: `4@0,1`. The launcher may be on a node,
@@ -33,8 +34,6 @@ const AGENT: &str = "__agent=";
 const NETWORK: [u8; 3] = [10, 77, 0];
 /// What says how many addresses the kernel keeps.
 const NEIGHBOURS: &str = "net.ipv4.neigh.default.gc_thresh3";
-/// Names of the hosts of a name space: `ip netns exec` shows this folder as `/etc`.
-const NAMES: &str = "/etc/netns";
 /// Runs a command under a host name of its own.
 const UNDER_A_NAME: &str = "hostname \"$0\" && exec \"$@\"";
 
@@ -51,6 +50,8 @@ pub(crate) enum Nodes {
 pub(crate) struct Spaces {
     names: Vec<String>,
     switch: String,
+    /// Removes them when this process dies.
+    guard: Option<Guard>,
 }
 
 impl Nodes {
@@ -172,9 +173,12 @@ impl Spaces {
             );
         }
         let own = |what: &str| format!("fampi-{}-{what}", process::id());
-        let names = (0..number).map(|node| own(&node.to_string())).collect();
+        let (names, switch) = ((0..number).map(|node| own(&node.to_string())), own("s"));
+        let names: Vec<_> = names.collect();
+        let all: Vec<_> = names.iter().chain([&switch]).cloned().collect();
+        let guard = Some(Guard::of_spaces(&all)?);
         // From here on a failure removes what there is.
-        let spaces = Self { names, switch: own("s") };
+        let spaces = Self { names, switch, guard };
         let switch = &spaces.switch;
         ip(&["netns", "add", switch])?;
         ip(&["-n", switch, "link", "add", "bridge", "type", "bridge"])?;
@@ -219,59 +223,10 @@ impl Drop for Spaces {
         for name in self.names.iter().chain([&self.switch]) {
             remove_space(name);
         }
-    }
-}
-
-/// Removes a name space, with all that runs in it.
-pub(crate) fn remove_space(name: &str) {
-    kill_in(name, None);
-    let _ = ip(&["netns", "delete", name]);
-    let _ = fs::remove_dir_all(folder(name));
-}
-
-/// What a name space sees as `/etc`, as far as it has its own.
-fn folder(name: &str) -> PathBuf {
-    Path::new(NAMES).join(name)
-}
-
-/// Kills what runs in a name space, or the programs of this name.
-pub(crate) fn kill_in(name: &str, program: Option<&str>) {
-    for pid in processes_in(name) {
-        if program.is_none_or(|program| runs(pid).is_some_and(|it| it == program)) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        if let Some(guard) = self.guard.take() {
+            guard.dismiss();
         }
     }
-}
-
-/// True when ranks run in a name space.
-pub(crate) fn has_ranks(name: &str) -> bool {
-    let is_rank = |it: String| !["fampi-node", "fampi-observer"].contains(&&*it);
-    processes_in(name).into_iter().any(|pid| runs(pid).is_some_and(is_rank))
-}
-
-/// What a process runs.
-fn runs(pid: Pid) -> Option<String> {
-    let runs = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).ok()?;
-    Some(runs.trim_end().to_owned())
-}
-
-/// What runs in a name space.
-pub(crate) fn processes_in(name: &str) -> Vec<Pid> {
-    let found = Command::new("ip").args(["netns", "pids", name]).stderr(Stdio::null()).output();
-    let found = found.map(|found| String::from_utf8_lossy(&found.stdout).into_owned());
-    let numbers = found.unwrap_or_default();
-    numbers.split_whitespace().filter_map(|word| Pid::from_raw(word.parse().ok()?)).collect()
-}
-
-fn ip(words: &[&str]) -> Result<()> {
-    let done = Command::new("ip").args(words).output();
-    let advice = "install iproute2, or name --hosts if it takes them";
-    let done = done.with_context(|| format!("name spaces take the tool `ip`: {advice}"))?;
-    if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        bail!("`ip {}` failed, so there are no name spaces: {}", words.join(" "), said.trim());
-    }
-    Ok(())
 }
 
 /// This tool as the agent of a launcher, for so many nodes.

@@ -87,24 +87,38 @@ fn no_node_is_left_when_the_tool_is_killed_amid_its_trials() {
         return println!("skipped: name spaces take root and iproute2");
     }
     spaces(&["delete", &probe]).expect("made just now");
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fampi"));
-    command.args(["figure", "detector", "--quick", "--parts", "silence", "--trials", "9"]);
-    command.arg("--folder").arg(folder.path()).env("TMPDIR", folder.path());
-    let mut tool = command.stderr(Stdio::null()).spawn().expect("the tool starts");
-    let name = |node: &str| format!("fampi-{}-{node}", tool.id());
-    let (last, all) = (name("3"), name(""));
-    wait_until("an observer runs on the last of four nodes", || {
-        spaces(&["pids", &last]).is_some_and(|pids| !pids.is_empty())
-    });
-    tool.kill().expect("our child");
-    tool.wait().expect("our child");
-    wait_until("its name spaces are gone", || {
+    let runs_in = |name: &str, program: &str| {
+        let pids = spaces(&["pids", name]).unwrap_or_default();
+        let pids = String::from_utf8_lossy(&pids).into_owned();
+        let comm = |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        pids.split_whitespace().any(|pid| comm(pid).trim() == program)
+    };
+    let is_listed = |what: &str| {
         let listed = spaces(&["list"]).expect("ip works");
-        !String::from_utf8_lossy(&listed).contains(&all)
-    });
-    let is_left = || fs::read_dir(folder.path()).expect("ours").flatten().next().is_some();
-    wait_until("its files are gone", || !is_left());
+        String::from_utf8_lossy(&listed).contains(what)
+    };
+    // While it makes them, and in a trial. What makes one is in it, too, for a moment.
+    for is_early in [true, false] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fampi"));
+        command.args(["figure", "detector", "--quick", "--parts", "silence", "--trials", "9"]);
+        command.arg("--folder").arg(folder.path()).env("TMPDIR", folder.path());
+        let mut tool = command.stderr(Stdio::null()).spawn().expect("the tool starts");
+        let name = |node: &str| format!("fampi-{}-{node}", tool.id());
+        let (last, all) = (name("3"), name(""));
+        if is_early {
+            wait_until("its first name space is there", || is_listed(&all));
+        } else {
+            wait_until("an observer runs on the last of four nodes", || {
+                runs_in(&last, "fampi-observer")
+            });
+        }
+        tool.kill().expect("our child");
+        tool.wait().expect("our child");
+        wait_until("its name spaces are gone", || !is_listed(&all));
+        let is_left = || fs::read_dir(folder.path()).expect("ours").flatten().next().is_some();
+        wait_until("its files are gone", || !is_left());
+    }
 }
 
 #[test]

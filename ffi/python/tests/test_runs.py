@@ -48,6 +48,11 @@ def test_only_the_first_run_of_a_program_saves(launch, tmp_path):
     assert sets(tmp_path / "two") == [(1, 20)]
 
 
+def test_a_step_that_kills_partners_each_time_is_given_up_in_spite_of_checkpoints(launch, tmp_path):
+    flags = ["--checkpoint", str(tmp_path / "again"), "--checkpoint-every", "4"]
+    launch(4, "runs.py", "again", flags=flags).expect(2)
+
+
 @pytest.mark.parametrize("what, living", [
     ("rebuild", 4), ("rarely", 4), ("groups", 4), ("inherit", 2), ("drop", 2), ("stop", 3),
 ])

@@ -63,7 +63,7 @@ impl Guest {
                 return Ok(States::InMemory);
             }
             Course::Begin => {
-                engine.will_know(key, told.anew(known(0)));
+                engine.will_know(key, told.anew(known(0), now));
                 return Ok(States::Nowhere);
             }
         };
@@ -83,7 +83,7 @@ impl Guest {
                 let is_none = matches!(refusal, Error::NoCheckpoint { .. });
                 let lost = told.loss().filter(|_| is_none);
                 let off = Saving { is_off: true, ranks: part.1, ..own.clone() };
-                let known = if lost.is_some() { told.anew(known(0)) } else { off };
+                let known = if lost.is_some() { told.anew(known(0), now) } else { off };
                 engine.will_know(key, known);
                 let lost = lost.map(|(rank, partner)| Error::StateLost { rank, partner });
                 return Err(lost.unwrap_or(refusal));

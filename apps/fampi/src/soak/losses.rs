@@ -22,10 +22,11 @@ use super::{Judged, Options, Outcome, Play, Played, digest, last_line, reason, t
 use crate::cargo::{self, Program};
 use crate::installation::{Family, Installation};
 use crate::launcher::Launcher;
-use crate::nodes::{self, Nodes};
+use crate::nodes::Nodes;
 use crate::refusal::Misuse;
 use crate::session::{self, End, Finished, Script};
 use crate::setup;
+use crate::spaces;
 use crate::workspace::Workspace;
 
 /// A job takes a minute; one that takes this long hangs.
@@ -158,7 +159,7 @@ impl<'a> Losses<'a> {
         };
         let each = self.options.ranks / names.len() as u32;
         let begun = Instant::now();
-        let is_full = |name: &String| nodes::processes_in(name).len() as u32 > each;
+        let is_full = |name: &String| spaces::processes_in(name).len() as u32 > each;
         while !over() && begun.elapsed() < PATIENCE && !names.iter().all(is_full) {
             thread::sleep(PERIOD);
         }
@@ -171,9 +172,9 @@ impl<'a> Losses<'a> {
             }
             // Ranks are not moved to nodes that come back.
             let with_ranks: Vec<&String> =
-                names.iter().filter(|name| nodes::has_ranks(name)).collect();
+                names.iter().filter(|name| spaces::has_ranks(name)).collect();
             let Some(name) = draw.choice(with_ranks) else { continue };
-            nodes::kill_in(name, (draw.u32(..4) == 0).then_some("fampi-node"));
+            spaces::kill_in(name, (draw.u32(..4) == 0).then_some("fampi-node"));
             losses += 1;
             wait(self.options.every.mul_f64(away));
             if over() {
@@ -192,7 +193,7 @@ impl<'a> Losses<'a> {
     fn left(&self, home: &Home) -> Option<String> {
         let names = self.nodes.names();
         let begun = Instant::now();
-        let processes = || names.iter().map(|name| nodes::processes_in(name).len()).sum();
+        let processes = || names.iter().map(|name| spaces::processes_in(name).len()).sum();
         let mut left: usize = processes();
         while left > 0 && begun.elapsed() < PATIENCE {
             thread::sleep(PERIOD);
@@ -200,7 +201,7 @@ impl<'a> Losses<'a> {
         }
         // The next job is not to meet them.
         for name in names {
-            nodes::kill_in(name, None);
+            spaces::kill_in(name, None);
         }
         if left > 0 {
             return Some(format!("{left} processes"));

@@ -167,13 +167,18 @@ def agree(MPI.Comm comm not None, int flag):
 
 
 def saved(int rank, int slot):
-    """The bytes of a rank in the checkpoint that `Block.restart` has found last.
+    """The bytes of a rank in the checkpoint of another number of ranks that `Block.restart` found.
 
-    If that is of another number of ranks than there are now.
+    Local. A `KeyError` where there is no such state, an `OSError` where its file cannot be read.
     """
     cdef int code, count = 0
     with nogil:
         code = FAMPI_Saved(rank, slot, NULL, 0, MPI_BYTE, &count)
+    # Other ranks know nothing of these: they are no errors with which a block can go on.
+    if code == FAMPI_ERR_NOTHING_PROTECTED:
+        raise KeyError(slot)
+    if code == FAMPI_ERR_NO_CHECKPOINT:
+        raise OSError(f"the file with the state of rank {rank} cannot be read any more")
     _check(code)
     cdef bytearray state = bytearray(count)
     cdef char* start = state

@@ -170,7 +170,8 @@ cdef class Block(_Transaction):
         """Where the states are: `STATES_NOWHERE`, `STATES_IN_MEMORY` or `STATES_IN_FILES`.
 
         With the step of the checkpoint, -1 without one, and the number of ranks that have saved it:
-        as many as there are, unless `resizes` is true. First in a block with `restore`; all ranks.
+        as many as there are, unless `resizes` is true. All ranks call it, before `restore` in the
+        same block.
         """
         cdef int code, where = 0, ranks = 0
         cdef int64_t step = 0

@@ -18,7 +18,7 @@ from array import array
 from mpi4py import MPI
 
 from . import _core, codes
-from .errors import BlockFailed, Error, Stopped
+from .errors import BlockFailed, Error, Report, Stopped
 from .policies import Decision, Rebuild, Situation
 
 SETTLE_SECONDS = 10
@@ -81,7 +81,8 @@ class Run:
         self.number = None
         # 1 if a state is protected: a replacement does not know it.
         self.protected = 0
-        self.furthest = self.faulty = 0
+        # Steps that were committed, and that were protected; of what was lost as well.
+        self.furthest = self.latest = self.faulty = 0
         # The steps that lead to the protected state.
         self.kept = 0
         # The report of a block in which a state could not be brought back.
@@ -106,32 +107,32 @@ class Run:
 
     def join(self):
         """All ranks get their states, and learn where the run is."""
-        if self.whole is False and self.inherit is None:
-            self.whole = True
-        known = array("q", [0, 0, 0])
+        known = array("q", [0, 0, 0, 0])
         with self.world.block() as block:
-            where = self.where(block)
-            mine = array("q", [self.protected, self.faulty, self.furthest])
+            where, gone = self.where(block)
+            mine = array("q", [self.protected, self.faulty, self.furthest, self.latest])
             block.Iallreduce(mine, known, op=MPI.MAX).Wait()
             number = 0
             begins = known[0] == 0 and where != codes.STATES_IN_FILES
+            if gone is not None and not begins:
+                # No checkpoint has it.
+                raise Stopped(gone.code, self.lost or Report((), ())) from gone
             if not begins:
                 number = self.restore(block)
             if begins or not self.whole:
                 self.protect(block, number)
         self.protected, self.kept, self.lost = 1, number, None
-        self.faulty, self.furthest = known[1], known[2]
+        self.faulty, self.furthest, self.latest = known[1:]
         self.number, self.whole = number, True
 
     def where(self, block):
-        """Where the states are."""
+        """Where the states are, and the error of all ranks where one is lost."""
         try:
-            return block.restart()[0]
+            return block.restart()[0], None
         except Error as error:
-            if error.code in LOST and self.lost is not None:
-                # No checkpoint has it.
-                raise Stopped(error.code, self.lost) from error
-            raise
+            if error.code not in LOST:
+                raise
+            return codes.STATES_NOWHERE, error
 
     def restore(self, block):
         """Brings the protected state back; the number of its steps."""
@@ -142,7 +143,7 @@ class Run:
                 block.restore(place + 1, own)
             except ValueError:
                 self.state.put(place, block.restored(place + 1))
-        if not self.whole:
+        if not self.whole and self.inherit is not None:
             self.take_over(block)
         return count[0]
 
@@ -184,10 +185,13 @@ class Run:
             block.finish_allreduce(array("q", [says_done, 1]), votes)
         if 0 < votes[0] < votes[1]:
             raise ValueError("the step was the last one on some ranks and not on the others")
+        # What is done again after going back to a checkpoint is no progress.
+        is_new = protects and number + 1 > self.latest
+        if is_new or number + 1 > self.furthest:
+            self.faulty = 0
         if protects:
             self.kept = number + 1
-        if protects or number + 1 > self.furthest:
-            self.faulty = 0
+            self.latest = max(self.latest, self.kept)
         self.number = number + 1
         self.furthest = max(self.furthest, self.number)
         return votes[0] > 0
@@ -199,14 +203,15 @@ class Run:
         if lost is not None:
             if number is not None or self.lost is not None:
                 raise Stopped(lost, report) from failed
-            # A checkpoint may have it, which the next attempt finds out.
+            # A checkpoint may have it, which the next attempt finds out, and is no repetition.
             self.lost = report
-        self.faulty += 1
+        else:
+            self.faulty += 1
         self.number = None
         decision = self.policy(Situation(
             report, self.world.size, number, self.faulty, self.world.shrunk))
         if decision is Decision.STOP:
-            raise Stopped(failed.code, report) from failed
+            raise Stopped(lost or failed.code, report) from failed
         if decision is Decision.REBUILD:
             self.world.recover()
         elif decision is Decision.SHRINK:

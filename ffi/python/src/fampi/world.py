@@ -21,12 +21,13 @@ class World:
     this program; with an empty one none is started.
     """
 
+    _has_run = False
+
     def __init__(self, recovery=codes.RECOVERY_REBUILD, command=None):
         words = own_command() if command is None else list(command)
         self._comm, self.is_replacement = _core.world_init(recovery, words or None)
         self._entered = self._comm
         self.recovery = recovery
-        self._has_run = False
 
     @property
     def comm(self):
@@ -91,16 +92,16 @@ class World:
         dropped.
 
         Under `fampi run --checkpoint` the first run of a program saves what it has protected, and
-        goes back to it where partners have died at once; `fampi restart` goes on from there. Then
-        there is a `fampi.Error` on all ranks with `ERR_CHECKPOINTS_EXIST` or `ERR_NO_CHECKPOINT`
-        where that cannot be.
+        goes back to it where partners have died at once; a job under `fampi restart` goes on from
+        there, with as many ranks. Where one of these cannot be, there is a `fampi.Error` on all
+        ranks with `ERR_CHECKPOINTS_EXIST` or `ERR_NO_CHECKPOINT`. Later runs save nothing.
 
         Raises `fampi.Stopped` on all living ranks where the policy says so, or a state is lost.
         """
-        if self._has_run:
+        if World._has_run:
             # Its steps begin anew, and the files are those of the first one.
             _core.save_nothing()
-        self._has_run = True
+        World._has_run = True
         Run(self, step, state, policy, interval, redundancy, inherit).drive()
 
     def free(self):

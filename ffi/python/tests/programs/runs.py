@@ -131,6 +131,22 @@ def twice(world):
         assert sum_of(world, state) == expected(range(4)), state
 
 
+def again(world):
+    """Two that keep each other's states die in one step, whoever they are: that is given up."""
+    step, state = counting(world)
+
+    def dying(block, state):
+        if state["step"][0] == 9 and world.rank % 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step(block, state)
+
+    try:
+        world.run(dying, state, fampi.Rebuild(times=3))
+    except fampi.Stopped:
+        return
+    raise AssertionError("done")
+
+
 def lost(world):
     """A rank and its partner die at once: all others are told that the state is lost."""
     step, state = counting(world, (6, 1), (6, 3))
