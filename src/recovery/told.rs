@@ -34,9 +34,10 @@ pub(crate) struct Told {
     keeper: u64,
     /// 1 where a state is in memory, if the ranks tell it here.
     states: u64,
-    /// How this rank saves, as a number, and the same with all bits turned: all save alike if the
-    /// one is still the other turned.
+    /// A number for the way in which this rank saves.
     plan: u64,
+    /// The same number with all bits inverted. As the largest counts, all ranks save in one way if
+    /// it is still the inverse of `plan`.
     turned: u64,
 }
 
@@ -139,7 +140,7 @@ impl Told {
     /// Where ranks that have told each other whether they have states in memory get theirs.
     pub(crate) fn course(self, place: &str) -> Course {
         if let Some(refusal) = self.refusal(place) {
-            // Also where a state is lost: nobody knows any more whose these checkpoints are.
+            // Even if a state is lost: no living rank knows these checkpoints as this job's.
             Course::Refused(refusal)
         } else if self.lost > 0 || (self.restarts() && self.states == 0) {
             Course::Files

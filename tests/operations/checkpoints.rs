@@ -94,7 +94,7 @@ fn undisturbed() -> Vec<u64> {
 }
 
 /// The steps of the sets on a disk of which each of so many ranks has its part.
-fn complete(disk: &Disk, ranks: u32) -> Vec<u64> {
+pub(crate) fn complete(disk: &Disk, ranks: u32) -> Vec<u64> {
     let mut parts: BTreeMap<(u64, u64), u32> = BTreeMap::new();
     let ending = format!("-of-{ranks}.ckpt");
     for name in disk.names().iter().filter(|name| name.ends_with(&ending)) {

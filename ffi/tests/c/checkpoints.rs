@@ -128,12 +128,26 @@ fn a_program_that_begins_by_itself_after_a_loss_finds_what_it_has_protected_sinc
 fn a_program_that_begins_again_saves_what_it_has_then() {
     let checkpoints = program(&["tests/programs/checkpoints.c"], Link::Shared, &[]);
     let folder = folder("anew");
-    let launch = Launch::new(&checkpoints, 4).words(["anew", &folder.display().to_string()]);
+    let launch =
+        Launch::new(&checkpoints, 4).words(["anew", &folder.display().to_string(), "7", "0"]);
     let run = expect(&launch, 4, ": passed");
     assert_eq!(run.expect_orderly(4).output.matches(": has 8").count(), 4, "{run}");
     assert!(!run.errors.contains("cannot be saved"), "{run}");
     let of_step_14 = |name: &String| name.starts_with("fampi-000002-0000000014-");
     assert_eq!(names(&folder).iter().filter(|name| of_step_14(name)).count(), 4, "{run}");
+}
+
+#[test]
+fn a_rank_that_dies_while_all_go_back_to_files_sends_them_there_again() {
+    let checkpoints = program(&["tests/programs/checkpoints.c"], Link::Shared, &[]);
+    for stage in ["1", "2", "3"] {
+        let folder = folder(&format!("stage-{stage}"));
+        let words = ["anew", &folder.display().to_string(), "2", stage];
+        let run = expect(&Launch::new(&checkpoints, 4).words(words), 4, ": passed");
+        // Whoever was told of the commit before the death was has the state once more from memory.
+        let brought_back = run.expect_orderly(4).output.matches(": has 4").count();
+        assert!((4..=7).contains(&brought_back), "{stage}: {run}");
+    }
 }
 
 #[test]

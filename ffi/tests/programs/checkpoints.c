@@ -2,7 +2,7 @@
  * A vector over all ranks that is saved in files, by a program that says where itself.
  *
  * `checkpoints misuse FOLDER` makes mistakes; `checkpoints own` begins by itself when a state is
- * lost, and `checkpoints anew FOLDER` when it is told to, and saves then; `checkpoints FILES FOLDER
+ * lost, and `checkpoints anew FOLDER EVERY STAGE` when it is told to, and saves then; `checkpoints FILES FOLDER
  * STEPS FLAGS` goes from the last checkpoint, of any number of ranks, to this many steps, with files
  * of this kind.
  */
@@ -170,9 +170,10 @@ static void begin_again(char **argv)
   MPI_Comm world;
   MPI_Request block;
   int64_t step, steps = 0;
-  int is_new, is_later, has_state = 0, from, ranks, count, code, flag;
+  int is_new, is_later, is_last = 0, has_state = 0, from, ranks, count, code, flag;
   const int by_itself = strcmp(argv[1], "own") == 0;
-  if (!by_itself) OK(FAMPI_Set_checkpoints(argv[2], 7, FAMPI_FILES_OF_RANKS, 0));
+  const int stage = by_itself ? 0 : atoi(argv[4]);
+  if (!by_itself) OK(FAMPI_Set_checkpoints(argv[2], atoi(argv[3]), FAMPI_FILES_OF_RANKS, 0));
   OK(FAMPI_World_init(FAMPI_RECOVERY_REBUILD, argv, &world, &is_new));
   is_later = is_new;
   MPI_Comm_rank(world, &rank);
@@ -188,10 +189,19 @@ static void begin_again(char **argv)
     } else {
       step = 0;
       code = FAMPI_Restart(block, 0, &from, &step, &ranks);
-      if (code == FAMPI_SUCCESS && from == FAMPI_STATES_IN_MEMORY)
+      /* Rank 0 dies while all take their states from files, in this stage of it. */
+      is_last = stage > 0 && !is_new && rank == 0 && code == FAMPI_SUCCESS &&
+                from == FAMPI_STATES_IN_FILES;
+      if (is_last && stage == 1) die();
+      if (code == FAMPI_SUCCESS && from != FAMPI_STATES_NOWHERE)
         code = FAMPI_Restore(block, SLOT, &step, 1, MPI_INT64_T, &count);
       else
         step = 0;
+      if (is_last && stage == 2) die();
+    }
+    if (is_last && stage == 3) {
+      FAMPI_TryBlock_finish(block, 0, NULL, FAMPI_TIMEOUT_NEVER);
+      die();
     }
     if (commit(&block, 0, NULL) == FAMPI_SUCCESS) {
       if (!has_state && step > 0) printf("rank %d: has %d\n", rank, (int)step);

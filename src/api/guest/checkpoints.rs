@@ -67,17 +67,15 @@ impl Guest {
                 return Ok(States::Nowhere);
             }
         };
-        let (set, ranks) = match begun {
+        let (set, ranks, begins) = match begun {
             Begun::Loaded(set) => {
                 engine.job.copies.make_bytes();
-                (set, part.1)
+                (set, part.1, false)
             }
             Begun::Resized(reader) => {
-                let (set, ranks) = (reader.set, reader.ranks);
+                let found = (reader.set, reader.ranks, true);
                 *saved = Some(reader);
-                let known = Saving { begins: true, ..known(set.protected) };
-                engine.will_know(key, known);
-                return Ok(States::Saved(set.protected.saturating_sub(1), ranks));
+                found
             }
             Begun::Refused(refusal) => {
                 let is_none = matches!(refusal, Error::NoCheckpoint { .. });
@@ -89,7 +87,7 @@ impl Guest {
                 return Err(lost.unwrap_or(refusal));
             }
         };
-        engine.will_know(key, known(set.protected));
+        engine.will_know(key, Saving { begins, ..known(set.protected) });
         Ok(States::Saved(set.protected.saturating_sub(1), ranks))
     }
 

@@ -10,13 +10,14 @@ use fampi::{
 };
 
 use super::{LIMIT, Member};
+use crate::checkpoints::complete;
 
 const RANKS: u32 = 4;
 const STEPS: u64 = 9;
 const KINDS: [Files; 3] = [Files::OfEachRank, Files::OfEachNode, Files::OfTheJob];
 
-/// How a job of numbers has ended on a rank: with its number and the step that it began with, or
-/// with an error; nothing where somebody has died.
+/// How a job has ended on a rank: with the rank's number and the step with which it began, or with
+/// an error; `None` if another rank has died.
 type Ended = Option<Result<(u64, u64), Error>>;
 
 /// What a rank has after so many steps.
@@ -86,24 +87,10 @@ fn start(disk: &Disk, files: Files, restart: bool, crashes: Vec<Crash>) -> Repor
     })
 }
 
-/// The newest step of which every rank has its part on a disk.
-fn newest(disk: &Disk) -> Option<u64> {
-    let mut parts: BTreeMap<(u32, u32), u32> = BTreeMap::new();
-    let ending = format!("-of-{RANKS}.ckpt");
-    for name in disk.names().iter().filter(|name| name.ends_with(&ending)) {
-        let words: Vec<&str> = name.split('-').collect();
-        let number = |at: usize| words[at].parse::<u32>().expect("a number");
-        let in_it = if words[4] == "to" { number(5) - number(3) + 1 } else { 1 };
-        *parts.entry((number(1), number(2))).or_default() += in_it;
-    }
-    let mut sets = parts.into_iter().filter(|(_, parts)| *parts == RANKS);
-    sets.next_back().map(|((_, step), _)| step.into())
-}
-
 /// A job goes on from the newest checkpoint on a disk, with the numbers that it would have.
 #[track_caller]
 fn goes_on(disk: &Disk, files: Files, what: &str) -> Option<u64> {
-    let (newest, there) = (newest(disk), disk.names());
+    let (newest, there) = (complete(disk, RANKS).last().copied(), disk.names());
     let again = start(disk, files, true, Vec::new()).expect_orderly();
     for (rank, ended) in again.into_iter().enumerate() {
         match (newest, ended.expect("nobody dies")) {
@@ -145,9 +132,9 @@ fn a_death_before_any_effect_of_a_guest_that_saves_leaves_a_whole_checkpoint_for
             let disk = Disk::default();
             let crash = vec![Crash::before_effect(victim, effect)];
             start(&disk, files, false, crash).expect_orderly();
-            // Whoever begins over it by mistake leaves it as it is.
+            // A job that is started from the beginning by mistake leaves these files as they are.
             let there = disk.names();
-            if newest(&disk).is_some() {
+            if !complete(&disk, RANKS).is_empty() {
                 for ended in start(&disk, files, false, Vec::new()).expect_orderly() {
                     assert!(
                         matches!(ended, Some(Err(Error::CheckpointsExist { .. }))),
@@ -172,7 +159,7 @@ fn a_death_before_any_effect_of_a_guest_that_goes_on_loses_no_checkpoint() {
             drop(start(&disk, files, false, blackout));
             disk
         };
-        let first = newest(&left()).expect("one is there");
+        let first = complete(&left(), RANKS).last().copied().expect("one is there");
         let calm = start(&left(), files, true, Vec::new());
         for effect in 10..calm.processes[1].effects {
             let disk = left();

@@ -201,9 +201,11 @@ class Run:
         report = failed.report
         lost = next((code for code in LOST if code in report.codes()), None)
         if lost is not None:
-            if number is not None or self.lost is not None:
+            if number is not None:
                 raise Stopped(lost, report) from failed
-            # A checkpoint may have it, which the next attempt finds out, and is no repetition.
+            # A checkpoint may have it, which the next attempt finds out. That is no repetition at
+            # first; who has just joined does not know of an earlier one.
+            self.faulty += self.lost is not None
             self.lost = report
         else:
             self.faulty += 1
