@@ -4,7 +4,7 @@
 //! Where several blocks carry one state, the copy that was protected last counts, in whichever
 //! order they are decided: one that is decided later is forgotten. So all ranks have the same one.
 
-use alloc::{boxed::Box, rc::Rc, vec::Vec};
+use alloc::{rc::Rc, vec::Vec};
 use core::mem;
 
 use crate::{
@@ -80,8 +80,6 @@ pub(crate) enum Kept {
     Unchanged,
     /// This.
     New(Content),
-    /// What can be made of messages then.
-    Made(Box<dyn Make>),
 }
 
 /// A state, or what has changed in one.
@@ -100,16 +98,7 @@ pub(crate) enum Held {
 }
 
 /// Takes the buffer out of a request.
-pub(crate) type Take<'a> = dyn FnMut(usize) -> Option<AnyBuffer> + 'a;
-
-/// Makes what we keep of the buffers of requests, which it is given; `idle` gets those that it does
-/// not need any more.
-pub(crate) trait Make {
-    fn make(&self, take: &mut Take<'_>, idle: &mut Vec<AnyBuffer>) -> Option<AnyBuffer>;
-
-    /// How many buffers the next generation can use again.
-    fn buffers(&self) -> usize;
-}
+type Take<'a> = dyn FnMut(usize) -> Option<AnyBuffer> + 'a;
 
 /// Buffers that the next generation can use again: two states, two headers.
 const IDLE: usize = 4;
@@ -150,21 +139,15 @@ impl Copies {
     ) {
         for mut copy in pending {
             let slot = self.slot(copy.slot);
-            let room = IDLE + if let Kept::Made(made) = &copy.kept { made.buffers() } else { 0 };
             let counts = committed && !slot.has_newer(&copy);
-            let mut take = |index: usize| records[index].take_any();
-            if let Kept::Made(made) = copy.kept {
-                let made = counts.then(|| made.make(&mut take, &mut slot.idle));
-                copy.kept = Kept::New(Content::whole(Held::Here(made.flatten())));
-            }
-            copy.fetch(&mut take);
+            copy.fetch(&mut |index: usize| records[index].take_any());
             if counts {
                 copy.known.whole = whole;
                 slot.install(copy);
             } else {
                 slot.idle.extend(copy.into_contents().flat_map(Content::into_buffers));
             }
-            slot.idle.truncate(room);
+            slot.idle.truncate(IDLE);
         }
     }
 }
@@ -184,7 +167,7 @@ impl Slot {
         match copy.kept {
             Kept::New(kept) => kept.install(&mut self.kept, self.kept_version, &mut self.idle),
             Kept::Unchanged => {}
-            Kept::Nothing | Kept::Made(_) => self.idle.extend(self.kept.take()),
+            Kept::Nothing => self.idle.extend(self.kept.take()),
         }
         self.kept_version = if self.kept.is_some() { copy.known.version } else { 0 };
         self.known = copy.known;

@@ -1,13 +1,13 @@
-//! Operations made of messages: those among neighbours, accesses to windows, and collectives over
-//! the living.
+//! Operations made of messages: those among neighbours, accesses to windows, collectives over the
+//! living, and codes over groups.
 //!
 //! What is under way are copies of parts of the buffer, so that the application's buffer comes back
 //! whatever happens.
 
 use alloc::{boxed::Box, rc::Rc, vec::Vec};
-use core::ops::Range;
+use core::{ops::Range, time::Duration};
 
-use super::schedule::Schedule;
+use super::{coding::Coding, schedule::Schedule};
 use crate::{
     fault::{FaultCode, class},
     ids::CommId,
@@ -26,8 +26,8 @@ use crate::{
 pub(super) struct Exchanges {
     /// Buffers for their messages.
     pub(super) parts: Parts,
-    /// Collectives that are under way, in the order of their posts: their blocks, and their
-    /// requests.
+    /// Collectives and codes that are under way, in the order of their posts: their blocks, and
+    /// their requests.
     pub(super) collectives: Vec<(BlockKey, usize)>,
     /// Who takes part in these, as it was asked for last.
     view: Option<View>,
@@ -93,7 +93,17 @@ impl Parts {
         of.copy(elements.start, elements.len())
     }
 
+    /// A buffer with room for so many bytes, and some or none in it.
+    pub(super) fn bytes(&mut self, length: usize) -> Vec<u8> {
+        let fits = |part: &AnyBuffer| part.elements() == length && part.as_any().is::<Vec<u8>>();
+        let found = self.0.iter().position(fits).map(|at| self.0.swap_remove(at));
+        found.and_then(AnyBuffer::into_vec).unwrap_or_else(|| Vec::with_capacity(length))
+    }
+
     pub(super) fn keep(&mut self, part: AnyBuffer) {
+        if part.elements() == 0 {
+            return;
+        }
         if self.0.len() == Self::MOST {
             self.0.remove(0);
         }
@@ -110,6 +120,8 @@ pub(super) enum Role {
     Received(Range<usize>),
     /// It brings elements that are combined with the whole buffer, and stand before them, or after.
     Combined { before: bool },
+    /// It brings the chunk with this number, of which a parity is made.
+    Chunk(usize),
     /// It asks for an answer.
     Question,
     /// One word, a class of MPI, which is 0 if all is well. It comes before what is received.
@@ -137,6 +149,10 @@ pub(super) struct Exchange {
     pub(super) messages: Vec<Message>,
     /// What comes after these messages, if it is a collective.
     pub(super) schedule: Option<Box<Schedule>>,
+    /// What comes after these messages, if it is a code and they bring chunks.
+    pub(super) coding: Option<Box<Coding>>,
+    /// When this rank has asked for the first time how far those are whom these messages need.
+    pub(super) asked: Option<Duration>,
     /// Who is to blame, if not all came as expected.
     pub(super) failure: Option<(Rank, FaultCode)>,
 }
@@ -145,7 +161,19 @@ impl Exchange {
     /// One without messages, so far.
     pub(super) fn new(buffer: AnyBuffer, messages: usize) -> Self {
         let messages = Vec::with_capacity(messages);
-        Self { buffer: Some(buffer), messages, schedule: None, failure: None }
+        let (schedule, coding) = (None, None);
+        Self { buffer: Some(buffer), messages, schedule, coding, asked: None, failure: None }
+    }
+
+    /// The tag of the messages that follow, if any do.
+    pub(super) fn tag(&self) -> Option<u32> {
+        let of_code = self.coding.as_ref().map(|coding| coding.tag);
+        self.schedule.as_ref().map(|schedule| schedule.tag).or(of_code)
+    }
+
+    /// True when messages follow of which none has started.
+    pub(super) fn is_to_begin(&self) -> bool {
+        self.coding.is_some() || self.schedule.as_ref().is_some_and(|it| it.started == 0)
     }
 
     /// Begins a collective over the living: a rank that passes on what it has combined keeps its
@@ -218,31 +246,39 @@ impl Exchange {
     /// All messages so far are over, and others follow.
     pub(super) fn begin_round(&mut self) {
         self.messages.clear();
+        self.asked = None;
     }
 
     /// Notes that a message is over, and whether it came as expected.
-    pub(super) fn note(&mut self, number: usize, progress: Progress, part: &mut dyn Buffer) {
+    pub(super) fn note(&mut self, number: usize, progress: Progress, part: &mut AnyBuffer) {
         let message = &mut self.messages[number];
         message.post = None;
         let role = message.role.clone();
+        if let (Progress::Complete(status), Role::Chunk(at), Some(coding)) =
+            (progress, &role, &mut self.coding)
+            && coding.take(*at, status.elements, part)
+        {
+            return;
+        }
         let reduction = self.schedule.as_ref().and_then(|schedule| schedule.reduction);
         let code = match (progress, role, self.held()) {
             (Progress::Failed(code), ..) => code,
             (Progress::Complete(status), Role::Received(place), Some(buffer)) => {
-                if status.elements == place.len() && buffer.fill(place.start, part) {
+                if status.elements == place.len() && buffer.fill(place.start, &**part) {
                     return;
                 }
                 FaultCode::Mpi(class::TRUNCATE)
             }
             (Progress::Complete(status), Role::Combined { before }, Some(buffer)) => {
                 if status.elements == buffer.elements()
-                    && reduction.is_some_and(|it| combine(it, &mut **buffer, part, before))
+                    && reduction.is_some_and(|it| combine(it, &mut **buffer, &mut **part, before))
                 {
                     return;
                 }
                 FaultCode::Mpi(class::TRUNCATE)
             }
-            (Progress::Complete(_), Role::Answer, _) => match words(part) {
+            (Progress::Complete(_), Role::Chunk(_), _) => FaultCode::Mpi(class::TRUNCATE),
+            (Progress::Complete(_), Role::Answer, _) => match words(&**part) {
                 Some([0]) => return,
                 Some([class]) => FaultCode::Mpi(*class as i32),
                 _ => FaultCode::Mpi(class::TRUNCATE),

@@ -99,8 +99,8 @@ impl Engine {
         self.contents_mut(key).has_synchronised |= collective.needs_every_rank(size, elements);
     }
 
-    /// Goes on with all collectives that are made of messages: others may wait for this rank's
-    /// part, whatever this rank waits for.
+    /// Goes on with all collectives and codes that are made of messages: others may wait for this
+    /// rank's part, whatever this rank waits for.
     pub(super) fn advance_collectives(&mut self) {
         self.defer_commands(|engine| {
             let mut at = 0;
@@ -117,10 +117,11 @@ impl Engine {
     }
 
     /// Starts the next round of an operation, all of whose messages are over. Nothing when there
-    /// is none; false when it has to wait for an older collective with the same tag.
+    /// is none; false when it has to wait for an older operation with the same tag.
     pub(super) fn start_round(&mut self, key: BlockKey, at: usize) -> Option<bool> {
-        let schedule = self.contents(key).exchanges[at].schedule.as_ref()?;
-        if schedule.started == 0 && self.is_tag_taken(key, (at, schedule.tag)) {
+        let exchange = &self.contents(key).exchanges[at];
+        let tag = exchange.tag()?;
+        if exchange.is_to_begin() && self.is_tag_taken(key, (at, tag)) {
             return Some(false);
         }
         // It is not in its place while its messages start, of which nothing is told meanwhile.
@@ -136,6 +137,11 @@ impl Engine {
 
     /// Starts the next round of an exchange that is not in its place; false when there is none.
     fn start_round_of(&mut self, key: BlockKey, exchange: &mut Exchange) -> bool {
+        if let Some(coding) = exchange.coding.take() {
+            exchange.begin_round();
+            self.pass_parities(key, exchange, *coding);
+            return true;
+        }
         let Some(schedule) = &mut exchange.schedule else { return false };
         let tag = schedule.tag;
         if core::mem::take(&mut schedule.direct) {
@@ -163,7 +169,7 @@ impl Engine {
         !round.is_empty()
     }
 
-    /// True when an older collective on the same communicator has the tag of this one.
+    /// True when an older operation on the same communicator has the tag of this one.
     fn is_tag_taken(&self, key: BlockKey, (at, tag): (usize, u32)) -> bool {
         let comm = self.block(key).comm;
         let known = |(key, index): &&(BlockKey, usize)| {
@@ -179,8 +185,8 @@ impl Engine {
             });
         let older = under_way.by_ref().take_while(|it| *it != (key, at));
         let mut same = older.filter(|(key, at)| {
-            let schedule = self.contents(*key).exchanges[*at].schedule.as_ref();
-            self.block(*key).comm == comm && schedule.is_some_and(|it| it.tag == tag)
+            let exchange = &self.contents(*key).exchanges[*at];
+            self.block(*key).comm == comm && exchange.tag() == Some(tag)
         });
         same.next().is_some()
     }

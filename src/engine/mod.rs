@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `contents` | what is in the blocks: requests, limits, what was heard of others, tags |
 //! | `schedule` | the rounds of a collective over the living |
+//! | `coding` | what a rank has to do with the code of its group |
 //! | `exchange` | operations made of messages: parts of buffers, and who is to blame |
 //! | `job` | who is who in the job, how this process came to it, the copies of states (`copies`) |
 //! | `metrics` | counts of what is rare, and the entries for those who listen |
@@ -22,6 +23,7 @@
 //! | `agreements` | agreements on a flag, deaths that are acknowledged, revoked communicators |
 //! | `access` | posts accesses to windows of others, and serves those of others |
 //! | `block` | the life of a block: it starts, drains, votes and ends |
+//! | `encode` | posts codes over groups of ranks: chunks come, parities go |
 //! | `farewell` | leaves the job with all others |
 //! | `guest` | blocks over requests that the application has started itself |
 //! | `living` | collectives over the living, made of messages |
@@ -38,8 +40,10 @@ mod access;
 mod agreements;
 mod block;
 mod causes;
+mod coding;
 pub(crate) mod contents;
 mod copies;
+mod encode;
 mod exchange;
 mod farewell;
 mod guest;
@@ -81,8 +85,9 @@ use crate::{
     },
     timeout::Timeout,
 };
+pub(crate) use coding::Code;
 use contents::{Blocks, Contents};
-pub(crate) use copies::{Content, Copies, Held, Kept, Known, Make, PendingCopy, Slot, Take};
+pub(crate) use copies::{Content, Copies, Held, Kept, Known, PendingCopy, Slot};
 pub(crate) use exchange::Edge;
 use exchange::Exchanges;
 pub(crate) use job::{Job, Meeting, Saving};

@@ -15,8 +15,9 @@
 //! **Assumes** that each message sent is expected: if this rank sends to a neighbour twice, that
 //! one receives from this rank twice, in the same order. MPI keeps messages with one tag in order.
 //!
-//! An access to a window ([`super::window`]) is such a request, too, with an answer; and so is a
-//! collective over the living ([`super::living`]), whose messages go in rounds.
+//! An access to a window ([`super::window`]) is such a request, too, with an answer; and so are a
+//! collective over the living ([`super::living`]) and a code over a group ([`super::encode`]),
+//! whose messages go in rounds.
 //!
 //! Reference: MPI 4.1 §8.6 and §8.7.
 
@@ -98,7 +99,7 @@ impl Engine {
     ) {
         let tag = self.blocks.wire_tag(key, tag);
         let operation = match role {
-            Role::Received(_) | Role::Combined { .. } | Role::Answer => {
+            Role::Received(_) | Role::Combined { .. } | Role::Chunk(_) | Role::Answer => {
                 Operation::Receive { from: Some(peer), tag: Some(tag) }
             }
             Role::Sent | Role::Question => Operation::Send { to: peer, tag, synchronous: false },
@@ -189,7 +190,7 @@ impl Engine {
             }
             let mut part = part.unwrap_or(AnyBuffer::nothing());
             let exchange = &mut self.contents_mut(key).exchanges[at];
-            exchange.note(number, progress, &mut *part);
+            exchange.note(number, progress, &mut part);
             if exchange.messages[number].role.is_elements() {
                 self.exchanges.parts.keep(part);
             }

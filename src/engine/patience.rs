@@ -131,8 +131,8 @@ impl Engine {
         hopes.max().filter(|hope| *hope == Hope::No).unwrap_or(Hope::Yes)
     }
 
-    /// What hope there is for a collective over the living: a rank goes on with its part until it
-    /// votes. A round that has just begun may have its messages on the way.
+    /// What hope there is for a collective over the living, or a code: a rank goes on with its part
+    /// until it votes. A round that has just begun may have its messages on the way.
     fn hope_of_collective(
         &mut self,
         (key, outer): (BlockKey, BlockKey),
@@ -142,8 +142,7 @@ impl Engine {
         self.test_messages(key, at, true);
         let exchange = &mut self.contents_mut(key).exchanges[at];
         let peers: Vec<Rank> = exchange.awaited().collect();
-        let Some(schedule) = &mut exchange.schedule else { return Hope::Yes };
-        let waited = now.saturating_sub(*schedule.asked.get_or_insert(now));
+        let waited = now.saturating_sub(*exchange.asked.get_or_insert(now));
         let is_gone = |heard: Option<(Stage, Duration)>| {
             heard.is_some_and(|(stage, since)| {
                 matches!(stage, Stage::Over | Stage::Failed) && since.min(waited) >= UNDER_WAY

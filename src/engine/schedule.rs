@@ -1,7 +1,6 @@
 //! The schedule of a collective over the living on one rank: its rounds, and who takes part.
 
 use alloc::{rc::Rc, vec, vec::Vec};
-use core::time::Duration;
 
 use crate::{
     protocol::rounds::{self, Act, Pattern, Plan},
@@ -32,8 +31,6 @@ pub(super) struct Schedule {
     pub(super) direct: bool,
     /// What the rounds work on instead of the application's buffer, which stays as it is.
     pub(super) work: Option<AnyBuffer>,
-    /// When this rank has asked for the first time how far those are whom the present round needs.
-    pub(super) asked: Option<Duration>,
 }
 
 impl Schedule {
@@ -76,7 +73,6 @@ impl Schedule {
             view,
             started: 0,
             work: None,
-            asked: None,
         })
     }
 
@@ -98,7 +94,6 @@ impl Schedule {
         let rest = &self.plan[self.started..];
         let length = rest.iter().position(|it| it.ends_round).map_or(0, |at| at + 1);
         self.started += length;
-        self.asked = None;
         rest[..length].iter().copied().collect()
     }
 

@@ -10,9 +10,12 @@
 //! ```
 //!
 //! So any m ranks may be lost with all that they have: of each stripe g − m parts are left, enough
-//! for the others. A rank sends as many bytes as m copies at partners would, and keeps m/(g − m) of
-//! its state in parities. One loss needs an exclusive or (the RAID 5 of disks); for more it is a
-//! code of Reed and Solomon.
+//! for the others. A rank keeps m/(g − m) of its state in parities. One loss needs an exclusive or
+//! (the RAID 5 of disks); for more it is a code of Reed and Solomon.
+//!
+//! Chunks go to the rank that has parity 0 of their stripe. It makes all parities of the stripe,
+//! and sends the others to those who keep them. So a rank sends each byte of its state once, and
+//! (m − 1)/(g − m) of as many bytes in parities, and no chunk is read for more than one code.
 //!
 //! Reference: Moody 2010, §3, "XOR"; Bautista-Gomez 2011, §3, "Reed–Solomon".
 
@@ -35,8 +38,8 @@ pub enum Redundancy {
     #[default]
     Partner,
     /// In a code over groups of ranks: survives the loss of some of each group. Costs messages of
-    /// `losses` times the state's size, and `losses / (ranks - losses)` times its memory, beside
-    /// the own copy.
+    /// the state's size and `(losses - 1) / (ranks - losses)` of it, and `losses / (ranks -
+    /// losses)` times its memory, beside the own copy.
     ///
     /// As few ranks of a group share a node as can be; where nodes are unknown they are as far from
     /// each other as they can be. Groups are larger where the job's ranks do not divide
@@ -123,25 +126,20 @@ impl Stripes {
 
     /// The rank that has this part of a stripe.
     pub const fn rank(self, stripe: usize, part: Part) -> usize {
-        let at = match part {
+        (stripe + self.place(part)) % self.ranks
+    }
+
+    /// The stripe of which a rank has this part.
+    pub const fn stripe(self, rank: usize, part: Part) -> usize {
+        (rank + self.ranks - self.place(part)) % self.ranks
+    }
+
+    /// How many ranks after that with parity 0 of a stripe the one with this part of it comes.
+    const fn place(self, part: Part) -> usize {
+        match part {
             Part::Parity(parity) => parity,
             Part::Chunk(chunk) => self.losses + chunk,
-        };
-        (stripe + at) % self.ranks
-    }
-
-    /// The stripe of which a rank has the parity with this number.
-    pub const fn stripe(self, rank: usize, parity: usize) -> usize {
-        (rank + self.ranks - parity) % self.ranks
-    }
-
-    /// The chunks of one rank that go into the parities of another one, in the order of these:
-    /// what the one sends to the other. At least one.
-    pub fn sent(self, from: usize, to: usize) -> impl Iterator<Item = usize> {
-        (0..self.losses).filter_map(move |parity| match self.part(self.stripe(to, parity), from) {
-            Part::Chunk(chunk) => Some(chunk),
-            Part::Parity(_) => None,
-        })
+        }
     }
 
     /// Where in the state of a rank, which has this many bytes, a chunk lies; the last ones may be
@@ -171,9 +169,7 @@ mod tests {
                     (0..stripes.ranks).map(|rank| stripes.part(stripe, rank)).collect();
                 for (rank, part) in parts.iter().enumerate() {
                     assert_eq!(stripes.rank(stripe, *part), rank);
-                    if let Part::Parity(parity) = part {
-                        assert_eq!(stripes.stripe(rank, *parity), stripe);
-                    }
+                    assert_eq!(stripes.stripe(rank, *part), stripe);
                 }
                 let chunks = parts.iter().filter(|part| matches!(part, Part::Chunk(_))).count();
                 assert_eq!(chunks, stripes.chunks());
@@ -182,17 +178,15 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_sends_each_chunk_to_as_many_as_may_be_lost() {
+    fn no_two_chunks_of_a_rank_go_to_one_other_and_none_stays() {
         for stripes in all_shapes() {
-            for from in 0..stripes.ranks {
-                let others = (0..stripes.ranks).filter(|to| *to != from);
-                let sent: Vec<Vec<usize>> =
-                    others.map(|to| stripes.sent(from, to).collect()).collect();
-                assert!(sent.iter().all(|chunks| !chunks.is_empty()), "{stripes:?}");
-                for chunk in 0..stripes.chunks() {
-                    let times = sent.iter().flatten().filter(|sent| **sent == chunk).count();
-                    assert_eq!(times, stripes.losses, "{stripes:?}");
-                }
+            for rank in 0..stripes.ranks {
+                let encoder = |chunk: usize| stripes.stripe(rank, Part::Chunk(chunk));
+                let mut to: Vec<usize> = (0..stripes.chunks()).map(encoder).collect();
+                to.sort_unstable();
+                to.dedup();
+                assert_eq!(to.len(), stripes.chunks(), "{stripes:?}");
+                assert!(!to.contains(&rank), "{stripes:?}");
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The bytes of a code over a group: parities of chunks, and what was lost from what is left.
 
-use alloc::{borrow::Cow, vec, vec::Vec};
-use core::ops::Range;
+use alloc::{vec, vec::Vec};
+use core::{mem, ops::Range};
 
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 
@@ -22,29 +22,34 @@ pub(super) struct Left<'a> {
     pub(super) parities: Vec<Option<&'a [u8]>>,
 }
 
-/// Appends the parity with this number of chunks that have one length.
-pub(super) fn parity(stripes: Stripes, chunks: &[&[u8]], number: usize, parity: &mut Vec<u8>) {
-    let (bytes, begin) = (chunks[0].len(), parity.len());
-    if stripes.losses == 1 {
-        parity.extend_from_slice(chunks[0]);
-        chunks[1..].iter().for_each(|chunk| add(&mut parity[begin..], chunk));
-        return;
+/// Overwrites these with the parities of chunks, all of which have one length: as many as the code
+/// survives losses. What the chunks have then counts for nothing.
+pub(super) fn encode(chunks: &mut [Vec<u8>], parities: &mut [Vec<u8>]) {
+    if let ([parity], Some((first, others))) = (&mut *parities, chunks.split_first_mut()) {
+        mem::swap(parity, first);
+        let others: Vec<&[u8]> = others.iter().map(Vec::as_slice).collect();
+        return add(parity, &others);
     }
+    let chunks: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
+    let bytes = chunks[0].len();
+    parities.iter_mut().for_each(Vec::clear);
     let mut encoder = None;
     for piece in pieces(bytes) {
-        let (ranks, losses) = (stripes.chunks(), stripes.losses);
         let encoder = match &mut encoder {
             Some((encoder, length)) if *length == piece.len() => encoder,
             _ => {
+                let (ranks, losses) = (chunks.len(), parities.len());
                 let new = ReedSolomonEncoder::new(ranks, losses, piece.len()).expect(SHARDS);
                 &mut encoder.insert((new, piece.len())).0
             }
         };
-        for chunk in chunks {
+        for chunk in &chunks {
             encoder.add_original_shard(&chunk[piece.clone()]).expect(SHARDS);
         }
         let encoded = encoder.encode().expect(SHARDS);
-        parity.extend_from_slice(encoded.recovery(number).expect(SHARDS));
+        for (number, parity) in parities.iter_mut().enumerate() {
+            parity.extend_from_slice(encoded.recovery(number).expect(SHARDS));
+        }
     }
 }
 
@@ -54,9 +59,14 @@ fn pieces(bytes: usize) -> impl Iterator<Item = Range<usize>> {
     (0..bytes).step_by(PIECE).map(move |begin| begin..(begin + PIECE).min(bytes))
 }
 
-/// Adds bytes to others: without a carry, bit by bit.
-pub(super) fn add(sum: &mut [u8], bytes: &[u8]) {
-    sum.iter_mut().zip(bytes).for_each(|(sum, byte)| *sum ^= byte);
+/// Adds chunks to one of their length: without a carry, bit by bit.
+fn add(sum: &mut [u8], chunks: &[&[u8]]) {
+    for piece in pieces(sum.len()) {
+        for chunk in chunks {
+            let (sum, bytes) = (&mut sum[piece.clone()], &chunk[piece.clone()]);
+            sum.iter_mut().zip(bytes).for_each(|(sum, byte)| *sum ^= byte);
+        }
+    }
 }
 
 impl Left<'_> {
@@ -69,13 +79,13 @@ impl Left<'_> {
             return (state, parities);
         }
         for stripe in 0..stripes.ranks {
-            let chunks = self.chunks(stripe);
+            let mut chunks = self.chunks(stripe);
             let (all, at, found) = match stripes.part(stripe, lost) {
-                Part::Chunk(chunk) => (&mut state, chunk, chunks[chunk].to_vec()),
+                Part::Chunk(chunk) => (&mut state, chunk, chunks.swap_remove(chunk)),
                 Part::Parity(number) => {
-                    let (mut found, refs) = (Vec::new(), refs(&chunks));
-                    parity(stripes, &refs, number, &mut found);
-                    (&mut parities, number, found)
+                    let mut found = vec![Vec::new(); stripes.losses];
+                    encode(&mut chunks, &mut found);
+                    (&mut parities, number, found.swap_remove(number))
                 }
             };
             all[at * bytes..(at + 1) * bytes].copy_from_slice(&found);
@@ -84,14 +94,14 @@ impl Left<'_> {
     }
 
     /// All chunks of a stripe, those of lost ranks made again.
-    fn chunks(&self, stripe: usize) -> Vec<Cow<'_, [u8]>> {
+    fn chunks(&self, stripe: usize) -> Vec<Vec<u8>> {
         let Self { stripes, chunk_bytes: bytes, .. } = *self;
         let chunk = |number: usize| {
             let state = self.states[stripes.rank(stripe, Part::Chunk(number))]?;
             let range = Stripes::chunk(number, bytes, state.len());
             Some(padded(&state[range], bytes))
         };
-        let found: Vec<Option<Cow<'_, [u8]>>> = (0..stripes.chunks()).map(chunk).collect();
+        let found: Vec<Option<Vec<u8>>> = (0..stripes.chunks()).map(chunk).collect();
         let parity = |number: usize| {
             let all = self.parities[stripes.rank(stripe, Part::Parity(number))]?;
             all.get(number * bytes..(number + 1) * bytes)
@@ -101,8 +111,9 @@ impl Left<'_> {
         }
         if stripes.losses == 1 {
             let mut sum = parity(0).expect(SHARDS).to_vec();
-            found.iter().flatten().for_each(|chunk| add(&mut sum, chunk));
-            return found.into_iter().map(|it| it.unwrap_or(Cow::Owned(sum.clone()))).collect();
+            let known: Vec<&[u8]> = found.iter().flatten().map(Vec::as_slice).collect();
+            add(&mut sum, &known);
+            return found.into_iter().map(|it| it.unwrap_or_else(|| sum.clone())).collect();
         }
         let mut made = vec![Vec::with_capacity(bytes); stripes.chunks()];
         for piece in pieces(bytes) {
@@ -124,22 +135,16 @@ impl Left<'_> {
             }
         }
         let all = found.into_iter().zip(made);
-        all.map(|(it, made)| it.unwrap_or(Cow::Owned(made))).collect()
+        all.map(|(it, made)| it.unwrap_or(made)).collect()
     }
-}
-
-fn refs<'a>(chunks: &'a [Cow<'_, [u8]>]) -> Vec<&'a [u8]> {
-    chunks.iter().map(|chunk| &**chunk).collect()
 }
 
 /// These bytes, and zeros up to this length.
-fn padded(bytes: &[u8], length: usize) -> Cow<'_, [u8]> {
-    if bytes.len() == length {
-        return Cow::Borrowed(bytes);
-    }
-    let mut longer = bytes.to_vec();
+fn padded(bytes: &[u8], length: usize) -> Vec<u8> {
+    let mut longer = Vec::with_capacity(length);
+    longer.extend_from_slice(bytes);
     longer.resize(length, 0);
-    Cow::Owned(longer)
+    longer
 }
 
 #[cfg(test)]
@@ -156,13 +161,15 @@ mod tests {
         let of = |rank: usize| {
             let mut all = Vec::new();
             for number in 0..stripes.losses {
-                let stripe = stripes.stripe(rank, number);
+                let stripe = stripes.stripe(rank, Part::Parity(number));
                 let chunk = |at: usize| {
                     let state = &states[stripes.rank(stripe, Part::Chunk(at))];
                     padded(&state[Stripes::chunk(at, bytes, state.len())], bytes)
                 };
-                let chunks: Vec<Cow<'_, [u8]>> = (0..stripes.chunks()).map(chunk).collect();
-                parity(stripes, &refs(&chunks), number, &mut all);
+                let mut chunks: Vec<Vec<u8>> = (0..stripes.chunks()).map(chunk).collect();
+                let mut parities = vec![vec![7]; stripes.losses];
+                encode(&mut chunks, &mut parities);
+                all.append(&mut parities[number]);
             }
             all
         };
@@ -208,9 +215,9 @@ mod tests {
     #[test]
     fn states_without_bytes_are_restored_to_nothing() {
         let stripes = Stripes { ranks: 4, losses: 2 };
-        let mut none = Vec::new();
-        parity(stripes, &[&[], &[]], 1, &mut none);
-        assert!(none.is_empty());
+        let mut none = [vec![], vec![]];
+        encode(&mut [vec![], vec![]], &mut none);
+        assert!(none.iter().all(Vec::is_empty));
         let (states, parities) = (vec![None, Some(&[][..]), None, Some(&[][..])], vec![None; 4]);
         let left = Left { stripes, chunk_bytes: 0, states, parities };
         assert_eq!(left.restore(0), (Vec::new(), Vec::new()));

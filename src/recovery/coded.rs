@@ -2,23 +2,26 @@
 //! again from what is left of a group.
 //!
 //! ```text
-//! protect    chunks of the own state ──▶ the others of the group      in the block
-//! commit     chunks of the others ──▶ parities                        no message
+//! protect    chunks of the own state ──▶ those who encode their stripes
+//!            parities of the own stripe ──▶ those who keep them           in the same block
 //! restore    states and parities of the living ──▶ each who lacks its own, who decodes
 //! ```
 //!
-//! [`redundancy`](crate::protocol::redundancy) has the arrangement.
+//! [`redundancy`](crate::protocol::redundancy) has the arrangement, and the engine's `encode` the
+//! messages of the first two.
 
-use alloc::{boxed::Box, vec, vec::Vec};
+use alloc::{vec, vec::Vec};
 
 use super::{
     code::{self, Left},
     copies::HOME,
-    idle::{blank, reuse},
+    idle::blank,
     restore::Found,
 };
 use crate::{
-    engine::{BlockKey, CommKey, Content, Engine, Held, Kept, Make, PendingCopy, Take},
+    engine::{
+        BlockKey, Code, CommKey, Content, Engine, Held, Kept, PendingCopy, contents::FIRST_COPY,
+    },
     error::Error,
     native::Element,
     protocol::{
@@ -41,68 +44,6 @@ impl Group {
     fn others(&self) -> impl Iterator<Item = usize> {
         let at = self.at;
         (0..self.members.len()).filter(move |place| *place != at)
-    }
-}
-
-/// What makes this rank's parities once the chunks of the others are here.
-struct Parities {
-    stripes: Stripes,
-    at: usize,
-    chunk_bytes: usize,
-    /// The requests that receive chunks, by the places of those who send them; nothing for this
-    /// rank.
-    received: Vec<Option<usize>>,
-    /// The requests that send chunks.
-    sent: Vec<usize>,
-}
-
-impl Parities {
-    /// Appends the parity with this number, of messages by the places of those who have sent them.
-    fn parity(&self, number: usize, messages: &[Vec<u8>], parity: &mut Vec<u8>) {
-        let Self { stripes, at, chunk_bytes: bytes, .. } = *self;
-        let stripe = stripes.stripe(at, number);
-        let chunk = |chunk: usize| {
-            let from = stripes.rank(stripe, Part::Chunk(chunk));
-            let place = stripes.sent(from, at).position(|sent| sent == chunk);
-            let begin = place.expect("a chunk for each of our parities") * bytes;
-            &messages[from][begin..begin + bytes]
-        };
-        let chunks: Vec<&[u8]> = (0..stripes.chunks()).map(chunk).collect();
-        code::parity(stripes, &chunks, number, parity);
-    }
-}
-
-impl Make for Parities {
-    fn make(&self, take: &mut Take<'_>, idle: &mut Vec<AnyBuffer>) -> Option<AnyBuffer> {
-        let mut bytes = |request: usize| take(request).and_then(AnyBuffer::into_vec::<u8>);
-        idle.extend(self.sent.iter().filter_map(|sent| bytes(*sent)).map(AnyBuffer::of));
-        let mut messages = Vec::new();
-        for received in &self.received {
-            messages.push(match received {
-                Some(request) => bytes(*request)?,
-                None => Vec::new(),
-            });
-        }
-        if self.stripes.losses == 1 {
-            // Each message is one chunk, and the first of them becomes the sum.
-            let mut chunks =
-                messages.into_iter().enumerate().filter(|(place, _)| *place != self.at);
-            let (_, mut sum) = chunks.next()?;
-            for (_, chunk) in chunks {
-                code::add(&mut sum, &chunk);
-                idle.push(AnyBuffer::of(chunk));
-            }
-            return Some(AnyBuffer::of(sum));
-        }
-        let mut all = reuse::<u8>(idle, self.stripes.losses * self.chunk_bytes);
-        all.clear();
-        (0..self.stripes.losses).for_each(|number| self.parity(number, &messages, &mut all));
-        idle.extend(messages.into_iter().map(AnyBuffer::of));
-        Some(AnyBuffer::of(all))
-    }
-
-    fn buffers(&self) -> usize {
-        self.received.len() + self.sent.len()
     }
 }
 
@@ -130,43 +71,38 @@ impl Engine {
         let Some(group) = self.group(comm, copy.known.redundancy, &copy.known.keepers) else {
             return Ok(());
         };
-        let Group { at, stripes, .. } = group;
+        let Group { at, stripes, ref members } = group;
         let own = copy.own.as_ref().and_then(Content::here);
         let bytes = own.and_then(AnyBuffer::bytes);
-        let (_, bytes) = bytes.ok_or(Error::NotNumbers { slot: number })?;
+        let (_, state) = bytes.ok_or(Error::NotNumbers { slot: number })?;
         if !is_known {
-            copy.known.lengths = self.tell_lengths(key, number, &group, bytes.len() as u64)?;
+            copy.known.lengths = self.tell_lengths(key, number, &group, state.len() as u64)?;
         }
         let longest = copy.known.lengths.iter().copied().max().unwrap_or(0) as usize;
         let chunk_bytes = stripes.chunk_bytes(longest);
-        let mut parities = Parities {
-            stripes,
-            at,
+        let elements = stripes.losses * chunk_bytes;
+        let encoder = |chunk| members[stripes.stripe(at, Part::Chunk(chunk))];
+        let chunk = |chunk| (encoder(chunk), Stripes::chunk(chunk, chunk_bytes, state.len()));
+        let others = 1..stripes.losses;
+        let code = Code {
+            tags: [0, HOME].map(|of| FIRST_COPY + 2 * number + of),
+            state,
             chunk_bytes,
-            received: vec![None; stripes.ranks],
-            sent: vec![],
+            chunks: (0..stripes.chunks()).map(chunk).collect(),
+            stripe: (0..stripes.chunks())
+                .map(|chunk| members[stripes.rank(at, Part::Chunk(chunk))])
+                .collect(),
+            keepers: others
+                .clone()
+                .map(|parity| members[stripes.rank(at, Part::Parity(parity))])
+                .collect(),
+            wards: others.map(|parity| members[stripes.stripe(at, Part::Parity(parity))]).collect(),
+            kept: blank(&mut self.job.copies.slot(number).idle, elements),
+            encode: code::encode,
         };
-        for place in group.others() {
-            let rank = group.members[place];
-            let length = stripes.sent(place, at).count() * chunk_bytes;
-            let theirs = blank::<u8>(&mut self.job.copies.slot(number).idle, length);
-            let request = self.receive_copy(key, 2 * number, rank, AnyBuffer::of(theirs));
-            parities.received[place] = Some(request);
-        }
-        for place in group.others() {
-            let length = stripes.sent(at, place).count() * chunk_bytes;
-            let mut ours = reuse::<u8>(&mut self.job.copies.slot(number).idle, length);
-            ours.clear();
-            for chunk in stripes.sent(at, place) {
-                let end = ours.len() + chunk_bytes;
-                ours.extend_from_slice(&bytes[Stripes::chunk(chunk, chunk_bytes, bytes.len())]);
-                ours.resize(end, 0);
-            }
-            let rank = group.members[place];
-            parities.sent.push(self.send_copy(key, 2 * number, rank, AnyBuffer::of(ours)));
-        }
-        copy.known.kept_elements = Some(stripes.losses * chunk_bytes);
-        copy.kept = Kept::Made(Box::new(parities));
+        let parities = Held::Request(self.post_code(key, code));
+        copy.known.kept_elements = Some(elements);
+        copy.kept = Kept::New(Content::whole(parities));
         Ok(())
     }
 
