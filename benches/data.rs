@@ -1,13 +1,24 @@
-//! What it costs to protect states: by where they are kept, beside a copy in memory and a plain
-//! exchange of the same bytes.
+//! What it costs to protect states: by where they are kept, beside a copy in memory, a plain
+//! exchange of the same bytes, what Fenix does, and plain files.
 //!
 //! `cargo fampi bench data --ranks 8 --mib 1,16,64 --csv FILE` builds and launches this program
 //! for each number of ranks. All ways alternate in one launch. A time is that of a whole block, to
 //! its verdict on rank 0, with buffers that have been used before; for `memcpy` that of copying the
 //! state on all ranks at once. The numbers are medians. Before each copy a part of the state's
 //! pages changes, spread over all of it: for `protect` all, for `changed-N%` so many.
+//!
+//! `as-fenix` makes the copies and messages by which Fenix's in-memory redundancy of mode 1 stores
+//! a state at a partner (`src/fenix_data_policy_in_memory_raid.cpp` there), without Fenix itself:
+//! into the own snapshot, into a buffer to send, to the partner and from there, and out of the
+//! buffer received. `file` is a file of each rank below the folder for temporary files, written
+//! aside, synced, and renamed.
 
-use std::time::Instant;
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use fampi::{BlockOptions, Error, Rank, Redundancy, Tag, Timeout, Tried, TryBlock, World};
 use fampi_kit::median::median;
@@ -23,13 +34,19 @@ enum Way {
     Memcpy,
     /// It goes to the partner, and that of the partner comes.
     Exchange,
+    /// It is kept at the partner as Fenix does so.
+    Fenix,
+    /// It is written to a file.
+    File,
     /// It is protected, when so many percent of its pages have changed.
     Protect(Redundancy, usize),
 }
 
-const WAYS: [(&str, &str, Way); 10] = [
+const WAYS: [(&str, &str, Way); 12] = [
     ("memcpy", "plain", Way::Memcpy),
     ("exchange", "plain", Way::Exchange),
+    ("file", "plain", Way::File),
+    ("partner", "as-fenix", Way::Fenix),
     ("own", "protect", Way::Protect(Redundancy::Own, 100)),
     ("partner", "protect", Way::Protect(Redundancy::Partner, 100)),
     ("partner", "changed-25%", Way::Protect(Redundancy::Partner, 25)),
@@ -39,10 +56,13 @@ const WAYS: [(&str, &str, Way); 10] = [
     ("xor", "protect", Way::Protect(Redundancy::Group { ranks: 4, losses: 1 }, 100)),
     ("reed-solomon", "protect", Way::Protect(Redundancy::Group { ranks: 6, losses: 2 }, 100)),
 ];
+
+type Failure = Box<dyn std::error::Error>;
+
 /// The numbers of a page.
 const PAGE: usize = 4096 / size_of::<f64>();
 
-fn main() -> Result<(), Error> {
+fn main() -> Result<(), Failure> {
     let mut sizes: Vec<usize> =
         std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
     if sizes.is_empty() {
@@ -60,19 +80,19 @@ fn main() -> Result<(), Error> {
 }
 
 /// Prints a row for each way to treat a state of this size, which has its own slots.
-fn measure(world: &World, size: u32, mib: usize) -> Result<(), Error> {
+fn measure(world: &World, size: u32, mib: usize) -> Result<(), Failure> {
     let mut state = vec![f64::from(world.rank().number()) + 0.5; mib * MIB / size_of::<f64>()];
-    // Of the exchange: what goes out, and what comes in.
-    let mut buffers = [state.clone(), state.clone()];
+    let mut room = Room::new(world, &state);
     let mut times = WAYS.map(|_| Vec::new());
     for time in 0..TIMES + 2 {
         for ((_, _, way), times) in WAYS.iter().zip(&mut times) {
-            let took = once(world, *way, size, &mut state, &mut buffers)?;
+            let took = once(world, *way, size, &mut state, &mut room)?;
             if time >= 2 {
                 times.push(took);
             }
         }
     }
+    room.remove_file()?;
     let medians = times.map(|times| median(&times));
     for ((name, phase, _), took) in WAYS.iter().zip(medians) {
         if world.rank() == Rank::new(0) {
@@ -91,8 +111,8 @@ fn once(
     way: Way,
     size: u32,
     state: &mut [f64],
-    buffers: &mut [Vec<f64>; 2],
-) -> Result<f64, Error> {
+    room: &mut Room,
+) -> Result<f64, Failure> {
     if let Way::Protect(redundancy, percent) = way {
         protect(world, size, redundancy, state)?;
         let mut so_far = 0;
@@ -106,11 +126,15 @@ fn once(
     block(world, |_| Ok(()))?;
     let began = Instant::now();
     match way {
-        Way::Memcpy => buffers[1].copy_from_slice(state),
-        Way::Exchange => {
-            let [out, inside] = buffers;
-            *buffers = block(world, |block| exchange(block, world, out, inside))?;
+        Way::Memcpy => room.snapshot.copy_from_slice(state),
+        Way::Exchange => room.exchange(world)?,
+        Way::Fenix => {
+            room.snapshot.copy_from_slice(state);
+            room.out.copy_from_slice(&room.snapshot);
+            room.exchange(world)?;
+            room.kept.copy_from_slice(&room.inside);
         }
+        Way::File => room.write_file()?,
         Way::Protect(redundancy, _) => protect(world, size, redundancy, state)?,
     }
     block(world, |_| Ok(()))?;
@@ -129,20 +153,65 @@ fn protect(world: &World, size: u32, redundancy: Redundancy, state: &[f64]) -> R
     })
 }
 
-fn exchange(
-    block: &mut TryBlock,
-    world: &World,
-    out: &mut Vec<f64>,
-    inside: &mut Vec<f64>,
-) -> Result<[Vec<f64>; 2], Error> {
-    let (me, size) = (world.rank().number(), world.size());
-    let beside = |by: u32| Rank::new((me + by) % size);
-    let (to, from) = (beside(size / 2), beside(size - size / 2));
-    let received = block.irecv(std::mem::take(inside), from, Tag(0))?;
-    let sent = block.isend(std::mem::take(out), to, Tag(0))?;
-    block.wait_local(received, Timeout::Never)?;
-    block.wait_local(sent, Timeout::Never)?;
-    Ok([block.take(sent)?, block.take(received)?])
+/// Room for what is done to a state without protecting it.
+struct Room {
+    /// A copy of the own state.
+    snapshot: Vec<f64>,
+    /// What goes to the partner.
+    out: Vec<f64>,
+    /// What comes from there.
+    inside: Vec<f64>,
+    /// The state of the rank whose partner this one is.
+    kept: Vec<f64>,
+    /// The bytes of the state.
+    bytes: Vec<u8>,
+    file: PathBuf,
+}
+
+impl Room {
+    fn new(world: &World, state: &[f64]) -> Self {
+        let name = format!("fampi-data-{}-{}", world.rank(), std::process::id());
+        let [snapshot, out, inside, kept] = [(); 4].map(|()| state.to_vec());
+        let bytes = state.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        Self { snapshot, out, inside, kept, bytes, file: std::env::temp_dir().join(name) }
+    }
+
+    /// Sends to the partner and receives from the rank whose partner this one is.
+    fn exchange(&mut self, world: &World) -> Result<(), Error> {
+        let (me, size) = (world.rank().number(), world.size());
+        let beside = |by: u32| Rank::new((me + by) % size);
+        let (to, from) = (beside(size / 2), beside(size - size / 2));
+        let Self { out, inside, .. } = self;
+        [*out, *inside] = block(world, |block| {
+            let received = block.irecv(std::mem::take(inside), from, Tag(0))?;
+            let sent = block.isend(std::mem::take(out), to, Tag(0))?;
+            block.wait_local(received, Timeout::Never)?;
+            block.wait_local(sent, Timeout::Never)?;
+            Ok([block.take(sent)?, block.take(received)?])
+        })?;
+        Ok(())
+    }
+
+    /// Writes the state aside, syncs it, and gives the file its name.
+    fn write_file(&self) -> Result<(), Failure> {
+        let aside = self.file.with_extension("part");
+        let write = |aside: &Path| {
+            let mut file = File::create(aside)?;
+            file.write_all(&self.bytes)?;
+            file.sync_all()?;
+            fs::rename(aside, &self.file)
+        };
+        write(&aside).map_err(|error| self.refused(&error))
+    }
+
+    fn remove_file(&self) -> Result<(), Failure> {
+        fs::remove_file(&self.file).map_err(|error| self.refused(&error))
+    }
+
+    fn refused(&self, error: &io::Error) -> Failure {
+        format!("cannot write {}: {error}; set TMPDIR to another folder", self.file.display())
+            .into()
+    }
 }
 
 /// A block that commits, as nobody dies here.

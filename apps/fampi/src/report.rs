@@ -57,7 +57,7 @@ struct Bench {
     title: &'static str,
     /// What is measured, in one sentence or two.
     about: &'static str,
-    /// The words after `cargo fampi bench`.
+    /// The words after `cargo fampi`.
     words: &'static str,
     /// These words when it is to be quick.
     quick: &'static str,
@@ -65,18 +65,71 @@ struct Bench {
     keys: usize,
     /// The headings of all columns.
     header: &'static [&'static str],
+    how: How,
 }
 
-const BENCHES: [Bench; 8] = [
+/// How numbers come about.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum How {
+    Measured,
+    /// With nodes made of this machine's name spaces, which takes root; left out without.
+    OnNodes,
+    /// By a simulation that gives the same each time, and runs once.
+    Simulated,
+}
+
+const BENCHES: [Bench; 13] = [
     Bench {
         title: "Commit",
         about: "Start, finish and wait of a global block without requests, beside MPI's own calls, \
                 alternating in one launch. `fused` is a commit that reduces an `f64`; `exchange` \
                 is MPI's messages that a commit would take between nodes.",
-        words: "commit --ranks 2,4,8",
-        quick: "commit --ranks 2 -- 4",
+        words: "bench commit --ranks 2,4,8",
+        quick: "bench commit --ranks 2 -- 4",
         keys: 2,
         header: &["ranks", "operation", "µs", "ratio to `MPI_Iallreduce` + wait"],
+        how: How::Measured,
+    },
+    Bench {
+        title: "Commit on several nodes",
+        about: "As above, with ranks on two or four nodes of one machine: each is a network name \
+                space with a processor of its own as long as there are enough, and messages \
+                between nodes go by TCP through a bridge. Consecutive ranks share a node (`slot`), \
+                or take turns on the nodes (`node`). A rank that is alone on its node gains \
+                nothing over bare messages; those of one node vote through memory, but share the \
+                processor with the head of their node; and nodes that share a processor send and \
+                receive one after the other.",
+        words: "bench commit --nodes 2,4 --ranks 2,4,8 -- 15 iallreduce commit fused exchange \
+                allreduce",
+        quick: "bench commit --nodes 2 --ranks 2 -- 2 iallreduce commit",
+        keys: 4,
+        header: &[
+            "nodes",
+            "placed by",
+            "ranks",
+            "operation",
+            "µs",
+            "ratio to `MPI_Iallreduce` + wait",
+        ],
+        how: How::OnNodes,
+    },
+    Bench {
+        title: "Commit on up to a million ranks, one on each node",
+        about: SCALE,
+        words: "sim scale --ranks 1024,32768,1048576 --deaths 0 --node 1",
+        quick: "sim scale --ranks 16 --deaths 0 --node 1",
+        keys: 3,
+        header: SCALED,
+        how: How::Simulated,
+    },
+    Bench {
+        title: "Commit on up to a million ranks, 32 on each node",
+        about: "As above, with a latency of 0.1 µs on a node.",
+        words: "sim scale --ranks 1024,32768,1048576 --deaths 0 --node 32",
+        quick: "sim scale --ranks 16 --deaths 0 --node 4",
+        keys: 3,
+        header: SCALED,
+        how: How::Simulated,
     },
     Bench {
         title: "Blocks from C",
@@ -84,8 +137,8 @@ const BENCHES: [Bench; 8] = [
                 with the same from Rust: each request is freed by itself in C, and asked for its \
                 buffer in Rust. Without messages it is the commit alone. Plain MPI is \
                 `MPI_Waitall` and `MPI_Iallreduce` + wait, in the same launch.",
-        words: "library --ranks 2,3,4",
-        quick: "library --ranks 2 -- 40",
+        words: "bench library --ranks 2,3,4",
+        quick: "bench library --ranks 2 -- 40",
         keys: 2,
         header: &[
             "ranks",
@@ -97,14 +150,15 @@ const BENCHES: [Bench; 8] = [
             "Rust to plain",
             "C to plain",
         ],
+        how: How::Measured,
     },
     Bench {
         title: "Block",
         about: "A block with requests, of which half receive and half send, beside `MPI_Waitall` \
                 over as many and `MPI_Iallreduce` + wait: by one call for each request, and by \
                 `isend_all` and `irecv_all`.",
-        words: "block --ranks 2,4 -- 60",
-        quick: "block --ranks 2 -- 3 4 40",
+        words: "bench block --ranks 2,4 -- 60",
+        quick: "bench block --ranks 2 -- 3 4 40",
         keys: 3,
         header: &[
             "ranks",
@@ -116,24 +170,38 @@ const BENCHES: [Bench; 8] = [
             "all at once/µs",
             "ratio to plain",
         ],
+        how: How::Measured,
     },
     Bench {
         title: "LULESH, 10³ elements on each rank",
         about: "A cycle with blocks, beside one of the plain program, in turns in one launch: the \
-                time step on the commit, by a reduction, and on the commit with copies every ten \
-                cycles.",
-        words: "lulesh --ranks 8 -- 10 30 180",
-        quick: "lulesh --ranks 8 -- 3 4 2",
+                time step on the commit, by a reduction, on the commit with copies every ten \
+                cycles, and as the program is by default, with copies as often as pays.",
+        words: "bench lulesh --ranks 8 -- 10 30 180",
+        quick: "bench lulesh --ranks 8 -- 3 4 2",
         keys: 3,
         header: LULESH,
+        how: How::Measured,
     },
     Bench {
         title: "LULESH, 20³ elements on each rank",
         about: "As above, with cycles that compute more.",
-        words: "lulesh --ranks 8 -- 20 8 50",
-        quick: "lulesh --ranks 8 -- 4 4 2",
+        words: "bench lulesh --ranks 8 -- 20 60 14",
+        quick: "bench lulesh --ranks 8 -- 4 4 2",
         keys: 3,
         header: LULESH,
+        how: How::Measured,
+    },
+    Bench {
+        title: "MiniFE, 64³ elements",
+        about: "An iteration with blocks, beside one of the plain program, in turns in one launch: \
+                both sums on commits, or by reductions, without copies; and as the program is by \
+                default, with copies as often as pays.",
+        words: "bench minife --ranks 4 -- 64 100 50",
+        quick: "bench minife --ranks 4 -- 8 4 2",
+        keys: 3,
+        header: &["ranks", "edge", "way", "iteration/ms", "ratio to plain"],
+        how: How::Measured,
     },
     Bench {
         title: "Detection",
@@ -141,27 +209,51 @@ const BENCHES: [Bench; 8] = [
                 survivor that knows (`-seen`), and to the report agreed on the last survivor: with \
                 observers, with the watcher in each rank, and by MPI alone; `-first` is the first \
                 death of a launch.",
-        words: "detect --ranks 8 --trials 200",
-        quick: "detect --ranks 4 --trials 2 --how SIGKILL",
+        words: "bench detect --ranks 8 --trials 200",
+        quick: "bench detect --ranks 4 --trials 2 --how SIGKILL",
         keys: 2,
         header: &["way to die", "source", "median/ms", "99th percentile/ms"],
+        how: How::Measured,
     },
     Bench {
         title: "Recovery",
         about: "From a death to restored data, 1 MiB on each rank, each phase on the last rank; \
                 where processes are spawned, of half as many deaths.",
-        words: "recovery --ranks 4,8 --trials 100",
-        quick: "recovery --ranks 2 --trials 2",
+        words: "bench recovery --ranks 4,8 --trials 100",
+        quick: "bench recovery --ranks 2 --trials 2",
         keys: 3,
         header: &["ranks", "phase", "way", "median/ms", "99th percentile/ms"],
+        how: How::Measured,
+    },
+    Bench {
+        title: "Protected states",
+        about: "What it costs to protect a state by where it is kept, from the start of a block to \
+                its verdict, beside a copy in memory on all ranks at once, a plain exchange of the \
+                same bytes, the copies and messages by which Fenix's in-memory redundancy keeps a \
+                state at a partner (`as-fenix`, without Fenix itself), and a synced file of each \
+                rank. All pages have changed, or so many of them.",
+        words: "bench data --ranks 2,8 --mib 16,64",
+        quick: "bench data --ranks 2 --mib 1",
+        keys: 4,
+        header: &[
+            "ranks",
+            "MiB",
+            "level",
+            "phase",
+            "median/ms",
+            "MiB/s",
+            "ratio to memcpy",
+            "ratio to exchange",
+        ],
+        how: How::Measured,
     },
     Bench {
         title: "Noise of the observers",
         about: "What observers and their heartbeats cost a job that loses no rank: the ratio to \
                 turns without them in the launch, and the interval that holds the true median \
                 with 95 % certainty.",
-        words: "noise",
-        quick: "noise --rounds 2 --launches 1 --periods 100",
+        words: "bench noise",
+        quick: "bench noise --rounds 2 --launches 1 --periods 100",
         keys: 3,
         header: &[
             "program",
@@ -173,27 +265,49 @@ const BENCHES: [Bench; 8] = [
             "to",
             "observers/µs/s",
         ],
+        how: How::Measured,
     },
 ];
 
+const SCALE: &str = "Simulated, not measured: µs by the cost model LogGP, with a latency of 2.5 µs \
+                     between nodes, without deaths.";
+const SCALED: &[&str] = &[
+    "ranks",
+    "agreement",
+    "deaths",
+    "latency/µs",
+    "delays",
+    "messages/rank",
+    "most messages",
+    "bytes/rank",
+];
 const LULESH: &[&str] = &["ranks", "edge", "way", "cycle/ms", "ratio to plain"];
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let mpi = setup::ensure(workspace)?;
     let runs = if options.quick { 1 } else { options.runs };
-    let mut tables: Vec<Vec<Vec<Row>>> = BENCHES.iter().map(|_| Vec::new()).collect();
+    let may_make_nodes = rustix::process::geteuid().is_root();
+    let (benches, left_out): (Vec<&Bench>, Vec<&Bench>) =
+        BENCHES.iter().partition(|bench| may_make_nodes || bench.how != How::OnNodes);
+    for bench in left_out {
+        eprintln!("fampi: left out, as it takes root: `cargo fampi {}`", bench.words);
+    }
+    let mut tables: Vec<Vec<Vec<Row>>> = benches.iter().map(|_| Vec::new()).collect();
     for run in 1..=runs {
-        for (bench, table) in BENCHES.iter().zip(&mut tables) {
+        for (bench, table) in benches.iter().zip(&mut tables) {
+            if run > 1 && bench.how == How::Simulated {
+                continue;
+            }
             let words = if options.quick { bench.quick } else { bench.words };
-            let step = Step::begin(format!("run {run} of {runs}: bench {words}"));
+            let step = Step::begin(format!("run {run} of {runs}: {words}"));
             table.push(rows(workspace, bench, words)?);
             step.finish();
         }
     }
-    let summaries: Vec<Vec<Row>> = BENCHES
-        .iter()
+    let summaries: Vec<(&Bench, Vec<Row>)> = benches
+        .into_iter()
         .zip(&tables)
-        .map(|(bench, runs)| page::summary(bench.keys, runs))
+        .map(|(bench, runs)| Ok((bench, page::summary(bench.keys, runs)?)))
         .collect::<Result<_>>()?;
     let about = page::machine(&mpi.facts.version.to_string(), runs, options.quick)?;
     let text = page::page(&about, &summaries, options.quick);
@@ -219,7 +333,7 @@ fn rows(workspace: &Workspace, bench: &Bench, words: &str) -> Result<Vec<Row>> {
     let csv = folder.path().join("rows.csv");
     let mut command = Command::new(guard::tool());
     let (ours, program) = words.split_once(" -- ").unwrap_or((words, ""));
-    command.arg("bench").args(ours.split(' ')).arg("--csv").arg(&csv);
+    command.args(ours.split(' ')).arg("--csv").arg(&csv);
     if !program.is_empty() {
         command.arg("--").args(program.split(' '));
     }
@@ -229,7 +343,7 @@ fn rows(workspace: &Workspace, bench: &Bench, words: &str) -> Result<Vec<Row>> {
     match finished.end {
         End::Exited(0) => {}
         end => {
-            let sentence = format!("`bench {words}` failed: nothing was written");
+            let sentence = format!("`{words}` failed: nothing was written");
             return Err(Stopped { status: end.status().max(1), sentence }.into());
         }
     }
@@ -238,7 +352,7 @@ fn rows(workspace: &Workspace, bench: &Bench, words: &str) -> Result<Vec<Row>> {
         text.lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect();
     let width = bench.header.len();
     if rows.is_empty() || rows.iter().any(|row: &Row| row.len() != width) {
-        bail!("`bench {words}` wrote no rows of {width} columns: nothing was written");
+        bail!("`{words}` wrote no rows of {width} columns: nothing was written");
     }
     Ok(rows)
 }

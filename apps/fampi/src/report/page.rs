@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 
-use super::{BENCHES, Bench};
+use super::Bench;
 use crate::csv::Row;
 
 /// What stands before and behind the table of the README.
@@ -50,8 +50,12 @@ const README_ROWS: [(&str, [Option<Place>; 3]); 8] = [
         [Some(("Block", &["2", "8", "400"], 7)), Some(("Block", &["4", "8", "400"], 7)), None],
     ),
     (
-        "LULESH, 20³ elements a rank, with copies, ratio to plain MPI",
-        [None, None, Some(("LULESH, 20³ elements on each rank", &["8", "20", "copies"], 4))],
+        "MiniFE (64³) and LULESH (20³ a rank) by default, ratio to plain MPI",
+        [
+            None,
+            Some(("MiniFE, 64³ elements", &["4", "64", "default"], 4)),
+            Some(("LULESH, 20³ elements on each rank", &["8", "20", "default"], 4)),
+        ],
     ),
     (
         "SIGKILL to the agreed report, ms",
@@ -124,29 +128,35 @@ pub(super) fn machine(open_mpi: &str, runs: u32, quick: bool) -> Result<String> 
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     let (linux, load) = (text("/proc/sys/kernel/osrelease"), text("/proc/loadavg"));
     let load = load.split(' ').next().unwrap_or_default();
+    let each = match runs {
+        1 => "Each command ran once.".to_owned(),
+        _ => format!(
+            "Each number is the median of {runs} runs of its command; the least and the greatest \
+             follow."
+        ),
+    };
     let quick = if quick { " **Quick: these numbers mean nothing.**" } else { "" };
     Ok(format!(
         "Measured on {day}: {cores} processors ({model}), Linux {}, Open MPI {open_mpi}, profile \
          `dist`, ranks oversubscribed where there are more than processors; load average {load} \
-         at the end. Each number is the median of {runs} runs of its command; where there are \
-         several, the least and the greatest follow.{quick}",
+         at the end. {each}{quick}",
         linux.trim()
     ))
 }
 
 /// The whole page.
-pub(super) fn page(about: &str, summaries: &[Vec<Row>], quick: bool) -> String {
+pub(super) fn page(about: &str, summaries: &[(&Bench, Vec<Row>)], quick: bool) -> String {
     let mut text = format!(
         "# Measurements\n\n`cargo fampi bench all` writes this page anew, and the table of the \
          README; edit neither. {about}\n\nTimes depend on the machine; ratios are taken within one \
          launch and hold better. What failures cost whole applications is in \
          [figure 2](figure2/figure2.svg), by `cargo fampi figure2`.\n"
     );
-    for (bench, rows) in BENCHES.iter().zip(summaries) {
+    for (bench, rows) in summaries {
         let words = if quick { bench.quick } else { bench.words };
         let Bench { title, about, header, .. } = bench;
         let line = |cells: &[&str]| format!("| {} |\n", cells.join(" | "));
-        let command = format!("`cargo fampi bench {words}`");
+        let command = format!("`cargo fampi {words}`");
         let rule = "---|".repeat(header.len());
         text += &["\n## ", title, "\n\n", about, "\n\n", &command, "\n\n"].concat();
         text += &line(header);
@@ -159,10 +169,10 @@ pub(super) fn page(about: &str, summaries: &[Vec<Row>], quick: bool) -> String {
 }
 
 /// The table of the README: medians of the page, digit by digit.
-pub(super) fn readme_table(summaries: &[Vec<Row>]) -> Result<String> {
+pub(super) fn readme_table(summaries: &[(&Bench, Vec<Row>)]) -> Result<String> {
     let find = |(title, keys, column): Place| {
-        let tables = BENCHES.iter().zip(summaries);
-        let mut rows = tables.filter(|(it, _)| it.title == title).flat_map(|(_, rows)| rows);
+        let tables = summaries.iter().filter(|(it, _)| it.title == title);
+        let mut rows = tables.flat_map(|(_, rows)| rows);
         let row = rows.find(|row| row.iter().zip(keys).all(|(one, other)| one == other));
         let cell = row.with_context(|| format!("{title} has no row of {}", keys.join(", ")))?;
         Ok::<_, anyhow::Error>(cell[column].split(' ').next().unwrap_or_default().to_owned())
@@ -188,6 +198,7 @@ pub(super) fn with_table(readme: &str, table: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::BENCHES;
 
     fn rows(text: &str) -> Vec<Row> {
         text.lines().map(|line| line.split(',').map(str::to_owned).collect()).collect()
@@ -215,8 +226,8 @@ mod tests {
     }
 
     /// Tables that have each row which the README names, and nothing else.
-    fn summaries() -> Vec<Vec<Row>> {
-        let of = |bench: &Bench| {
+    fn summaries() -> Vec<(&'static Bench, Vec<Row>)> {
+        let of = |bench: &'static Bench| {
             let places = README_ROWS.iter().flat_map(|(_, places)| places.iter().flatten());
             let rows = places.filter(|(title, ..)| *title == bench.title).map(|(_, keys, _)| {
                 let cell = |column: usize| match keys.get(column) {
@@ -225,7 +236,7 @@ mod tests {
                 };
                 (0..bench.header.len()).map(cell).collect()
             });
-            rows.collect()
+            (bench, rows.collect())
         };
         BENCHES.iter().map(of).collect()
     }
@@ -236,7 +247,7 @@ mod tests {
         assert!(table.contains("| commit of a block without requests, µs | 2.5 | 2.5 | 2.5 |\n"));
         assert!(table.contains("| SIGKILL to the agreed report, ms |  |  | 2.5 |\n"));
         let mut less = summaries();
-        less[0].pop();
+        less[0].1.pop();
         assert!(readme_table(&less).is_err());
     }
 
@@ -245,7 +256,7 @@ mod tests {
         let page = page("Here, today.", &summaries(), false);
         for bench in &BENCHES {
             assert!(page.contains(&format!("## {}\n", bench.title)), "{}", bench.title);
-            assert!(page.contains(&format!("`cargo fampi bench {}`", bench.words)));
+            assert!(page.contains(&format!("`cargo fampi {}`", bench.words)));
         }
         assert!(page.contains("| 4 | total | spares | 3.5 (1–9) | 4.5 (1–9) |"));
     }
