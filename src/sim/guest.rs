@@ -1,5 +1,5 @@
-//! A program that owns its MPI, as programs in C do: its communicators, and requests that it
-//! starts itself and hands over.
+//! A program that owns its MPI, as programs in C do: its communicators, also with replacements for
+//! the dead, and requests that it starts itself and hands over.
 //!
 //! As on real ranks, all that is done to such a request is to test it. When its block is doomed the
 //! block's communicator is revoked, which ends what is pending there; a request on another
@@ -21,8 +21,8 @@ use crate::{
     seam::{
         buffer::AnyBuffer,
         platform::{
-            DataId, Lane, Operation, Platform as _, PostId, Posted, Progress, Request, Status,
-            UniverseId,
+            DataId, Lane, Made, Operation, Platform as _, PostId, Posted, Progress, Request,
+            Status, UniverseId,
         },
     },
 };
@@ -53,15 +53,61 @@ impl SimPlatform {
         let (old, dead) = (UniverseId(0), RankSet::new());
         let request = Request::Regroup { universe: old, dead, spawn: 0, brought: Vec::new() };
         let (universe, ..) = self.make(request)?.universe();
-        let members: Vec<Rank> = (0..self.launched()).map(Rank::new).collect();
+        if let Some(mut world) = self.lock() {
+            let number = world.universe_of(self.me, universe);
+            world.seated.insert(number);
+        }
+        Ok((universe, self.merge_link(universe)?))
+    }
+
+    /// Starts new processes and links them to the living of a communicator that the program has
+    /// adopted: a universe in which they have the ranks of the dead. All living ranks call it, and
+    /// new processes [`Self::enter_link`]. What all bring, each gets.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CreationFailed`] when a process died in it.
+    pub fn link_new(
+        &mut self,
+        universe: UniverseId,
+        dead: RankSet,
+        brought: &[u8],
+    ) -> Result<UniverseId, Error> {
+        let (spawn, brought) = (dead.iter().count() as u32, brought.to_vec());
+        let made = self.make(Request::Regroup { universe, dead, spawn, brought })?;
+        Ok(made.universe().0)
+    }
+
+    /// The part of a new process in this: the universe, its rank there, and what all have brought.
+    ///
+    /// # Errors
+    ///
+    /// As for that.
+    pub fn enter_link(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error> {
+        self.make(Request::Join).map(Made::universe)
+    }
+
+    /// Frees whoever makes a communicator of linked processes, now or later: it fails.
+    pub fn cut_link(&mut self, universe: UniverseId) {
+        if let Some(mut world) = self.lock() {
+            let number = world.universe_of(self.me, universe);
+            world.cut(number);
+        }
+    }
+
+    /// Makes a communicator of all processes of a universe, which is the program's. All of them
+    /// call it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CreationFailed`] when one of them is dead, or the link was cut.
+    pub fn merge_link(&mut self, universe: UniverseId) -> Result<DataId, Error> {
+        let size = self.lock().map_or(0, |world| world.size_of(self.me, universe));
+        let members: Vec<Rank> = (0..size).map(Rank::from).collect();
         let made = self.make(Request::Gather { universe, members })?.comm();
         let data = made.data.ok_or(Error::CreationFailed)?;
         self.give_to_program(data);
-        Ok((universe, data))
-    }
-
-    fn launched(&self) -> u32 {
-        self.lock().map_or(0, |world| world.settings.ranks)
+        Ok(data)
     }
 
     /// From now on this communicator is the program's.
@@ -195,6 +241,14 @@ impl SimPlatform {
 }
 
 impl World {
+    fn universe_of(&self, me: Pid, universe: UniverseId) -> usize {
+        self.processes[me].universes[universe.0 as usize].0
+    }
+
+    fn size_of(&self, me: Pid, universe: UniverseId) -> usize {
+        self.universes[self.universe_of(me, universe)].members.len()
+    }
+
     /// A block on this communicator of the program is doomed, or has a dead member: it is revoked,
     /// and requests of its blocks that are pending on others are over for these.
     pub(super) fn revoke_programs(&mut self, me: Pid, data: DataId, place: (usize, usize)) {

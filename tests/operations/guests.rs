@@ -11,6 +11,7 @@ use fampi::{
 };
 
 mod checkpoints;
+mod rebuilds;
 
 const TAG: u32 = 5;
 const LIMIT: Duration = Duration::from_secs(50);
@@ -21,6 +22,7 @@ const A_WHILE: Duration = Duration::from_millis(50);
 struct Member {
     guest: Guest,
     comm: GuestComm,
+    universe: UniverseId,
     data: DataId,
     me: u32,
 }
@@ -36,7 +38,7 @@ impl Member {
         let members = (0..ranks).map(Rank::new).collect();
         let everybody = Request::Gather { universe: UniverseId(0), members };
         drop(guest.with_platform(|platform| platform.make(everybody)));
-        Self { guest, comm, data, me }
+        Self { guest, comm, universe, data, me }
     }
 
     fn start(&mut self) -> GuestBlock {
@@ -76,6 +78,15 @@ impl Member {
         self.finish(block, parts);
         assert_eq!(self.guest.wait_block(block, Timeout::Never), Wait::Done);
         self.guest.verdict(block).expect("it is over")
+    }
+
+    /// Whether a block without messages of the program's own commits; what its report names.
+    fn concludes(&mut self, block: GuestBlock) -> (bool, Vec<FaultCode>) {
+        self.guest.finish(block, &[], Timeout::Never);
+        assert_eq!(self.guest.wait_block(block, Timeout::Never), Wait::Done);
+        let (committed, report) = self.guest.report(block).expect("it is over");
+        self.guest.release(block);
+        (committed, report.faults().iter().map(|fault| fault.code).collect())
     }
 
     /// Rank 2 dies, and a block of the others tells them.

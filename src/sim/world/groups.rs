@@ -13,7 +13,8 @@
 //! **Guarantees**: once a participant is dead, every other one returns at the latest when its
 //! detector has told it; from a shrink or a regroup only when all living ones have entered, as they
 //! go on over the living. When all had entered before the death, the seed chooses for each
-//! participant whether it returns successfully.
+//! participant whether it returns successfully, except where a program merges linked processes:
+//! that has one result for all who are alive, as it has on real ranks, which agree on it.
 //!
 //! The n-th call of one kind on one parent matches the n-th call of the same kind of the others,
 //! as in MPI, so that a process which comes late to a call that has failed is told so.
@@ -124,6 +125,16 @@ impl Creation {
         let taken = |rank: usize| !dead.is_some_and(|dead| dead.contains(Rank::from(rank)));
         let of_parent = (0..self.members.len()).filter(|rank| taken(*rank));
         of_parent.map(|rank| self.members[rank]).chain(self.spawned.iter().copied()).collect()
+    }
+
+    /// The participants, of which the new ones have the ranks of the dead.
+    fn seated(&self) -> Vec<Pid> {
+        let (dead, mut spawned) = (self.first().and_then(dead), self.spawned.iter());
+        let seat = |(rank, member): (usize, &Pid)| {
+            let is_dead = dead.is_some_and(|dead| dead.contains(Rank::from(rank)));
+            if is_dead { spawned.next().copied() } else { Some(*member) }
+        };
+        self.members.iter().enumerate().filter_map(seat).collect()
     }
 
     fn has_entered(&self, process: Pid) -> bool {
@@ -244,6 +255,10 @@ impl World {
         if self.awaits_the_living(at) {
             return;
         }
+        let is_cut = |parent| matches!(parent, Parent::Universe(it) if self.cut.contains(&it));
+        if self.creations[at].stage == Stage::Open && is_cut(self.creations[at].parent) {
+            self.creations[at].stage = Stage::Failed;
+        }
         let creation = &self.creations[at];
         let participants = creation.participants();
         let lacks = |process: &Pid| {
@@ -264,6 +279,19 @@ impl World {
             self.close(at, now);
         } else if creation.stage == Stage::Joining && creation.joined == creation.spawned.len() {
             self.make(at, now);
+        }
+    }
+
+    /// Nothing is made of this universe any more.
+    pub(in crate::sim) fn cut(&mut self, universe: usize) {
+        self.cut.insert(universe);
+        let now = self.now();
+        for at in 0..self.creations.len() {
+            let creation = &mut self.creations[at];
+            if creation.parent == Parent::Universe(universe) && creation.stage == Stage::Open {
+                creation.stage = Stage::Failed;
+                self.schedule_failure(at, now);
+            }
         }
     }
 
@@ -327,8 +355,14 @@ impl World {
             Request::Shrink { .. } => vec![(None, self.add_comm(participants.clone()))],
             Request::Gather { .. } => self.make_gathered(at),
             Request::Regroup { .. } | Request::Join => {
-                self.universes.push(Universe::new(participants.clone()));
-                vec![(None, self.universes.len() - 1)]
+                let number = self.universes.len();
+                let seated = matches!(parent, Parent::Universe(it) if self.seated.contains(&it));
+                let members = if seated { creation.seated() } else { participants.clone() };
+                self.universes.push(Universe::new(members));
+                if seated {
+                    self.seated.insert(number);
+                }
+                vec![(None, number)]
             }
         };
         note!(self, now, "{} {parent:?} makes {made:?}", self.creations[at].describe());
@@ -374,11 +408,19 @@ impl World {
         }
         let died_meanwhile =
             self.creations[at].participants().iter().any(|process| self.is_dead(*process));
-        let success = success && !(died_meanwhile && self.draw.chance(2));
+        let one_result = self.has_one_result(at);
+        let success = success && (one_result || !(died_meanwhile && self.draw.chance(2)));
         note!(self, self.clock, "p{me} returns from {}, {success}", self.creations[at].describe());
         let made = if success { Ok(self.give(me, at)) } else { Err(Error::CreationFailed) };
         self.processes[me].returned = Some(made);
         self.make_ready(me, self.clock);
+    }
+
+    /// True for a call whose result the program's processes agree on.
+    fn has_one_result(&self, at: usize) -> bool {
+        let Creation { parent, .. } = &self.creations[at];
+        let is_seated = matches!(parent, Parent::Universe(it) if self.seated.contains(it));
+        is_seated && matches!(self.creations[at].first(), Some(Request::Gather { .. }))
     }
 
     /// Registers what was made with the process, under a number of its own.

@@ -15,7 +15,7 @@ pub(in crate::sim) mod process;
 
 use std::{
     cmp::Ordering,
-    collections::{BTreeMap, BinaryHeap},
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
 };
 
 use super::{Simulation, draw::Draw};
@@ -128,6 +128,10 @@ pub(in crate::sim) struct World {
     pub(in crate::sim) draw: Draw,
     pub(in crate::sim) processes: Vec<Process>,
     pub(in crate::sim) universes: Vec<Universe>,
+    /// Those of a program's communicators, in which new processes have the ranks of the dead.
+    pub(in crate::sim) seated: BTreeSet<usize>,
+    /// Those of which nothing is made any more.
+    pub(in crate::sim) cut: BTreeSet<usize>,
     pub(in crate::sim) comms: Vec<Comm>,
     pub(in crate::sim) creations: Vec<Creation>,
     pub(in crate::sim) creation_numbers: BTreeMap<CreationKey, usize>,
@@ -157,6 +161,8 @@ impl World {
             clock: 0,
             draw: Draw::of_simulation(settings.seed),
             processes: Vec::new(),
+            seated: BTreeSet::new(),
+            cut: BTreeSet::new(),
             universes: vec![Universe::new((0..size as usize).collect())],
             comms: Vec::new(),
             creations: Vec::new(),

@@ -25,6 +25,10 @@ use crate::{
     sim::{Crash, CrashPoint},
 };
 
+/// How long others of a program that owns its MPI wait before they are told that a process has left
+/// in order, as it is on real ranks.
+const LONG: Time = 1_000_000_000;
+
 /// Where a process stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::sim) enum State {
@@ -259,13 +263,18 @@ impl World {
         it.posts.clear();
         it.matched.clear();
         it.inbox.clear();
+        self.tell_all(process, at);
+        self.choose_victims(process);
+    }
+
+    /// Tells all others that a process takes part in nothing from this moment on.
+    fn tell_all(&mut self, process: Pid, at: Time) {
         for observer in 0..self.processes.len() {
             if self.is_active(observer) {
                 let delay = self.draw.within(&self.settings.detection);
                 self.schedule(at + delay, Event::Detection { observer, dead: process });
             }
         }
-        self.choose_victims(process);
     }
 
     /// The life of the process has ended.
@@ -282,6 +291,9 @@ impl World {
             note!(self, local, "p{process} finishes");
             self.count_leftovers(process);
             self.processes[process].end = Some(End::Finished);
+            if !self.processes[process].programs.is_empty() {
+                self.tell_all(process, local + LONG);
+            }
         }
         self.processes[process].state = State::Gone;
         self.clock = self.clock.max(local);
