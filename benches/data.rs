@@ -163,7 +163,7 @@ struct Room {
     inside: Vec<f64>,
     /// The state of the rank whose partner this one is.
     kept: Vec<f64>,
-    /// The bytes of the state.
+    /// As many bytes as the state has.
     bytes: Vec<u8>,
     file: PathBuf,
 }
@@ -192,7 +192,7 @@ impl Room {
         Ok(())
     }
 
-    /// Writes the state aside, syncs it, and gives the file its name.
+    /// Writes a file of the state's size aside, syncs it, and gives it its name.
     fn write_file(&self) -> Result<(), Failure> {
         let aside = self.file.with_extension("part");
         let write = |aside: &Path| {

@@ -346,7 +346,7 @@ impl Engine {
             let Progress::Failed(code) = record.state else { return None };
             let peer = match record.need {
                 Need::Peer(peer) => Some(peer),
-                Need::Neighbours(at) => {
+                Need::Neighbours(at) | Need::Coded(at) => {
                     let dead = self.comm(self.block(key).comm).commit.dead();
                     contents.exchanges[at as usize].peers().find(|peer| dead.contains(*peer))
                 }
@@ -369,7 +369,9 @@ impl Engine {
             let Progress::Failed(code) = record.state else { continue };
             if code == FaultCode::Interrupted || code.is_unspecific() {
                 let exchange = match record.need {
-                    Need::Neighbours(at) => Some(&contents.exchanges[at as usize]),
+                    Need::Neighbours(at) | Need::Coded(at) => {
+                        Some(&contents.exchanges[at as usize])
+                    }
                     _ => None,
                 };
                 let peers = exchange.into_iter().flat_map(Exchange::peers);

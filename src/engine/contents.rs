@@ -3,8 +3,8 @@
 //! The tags on the wire name the blocks of messages, beside the user's part of them:
 //!
 //! ```text
-//! 0 … 32570  │ … 32698 │ 32699 │ … 32762     │ … 32766 │ 32767
-//! users      │ copies  │ words │ collectives │ windows │ neighbours
+//! 0 … 32570  │ … 32698 │ 32699    │ 32700 │ … 32762     │ … 32766 │ 32767
+//! users      │ copies  │ parities │ words │ collectives │ windows │ neighbours
 //! ```
 
 use alloc::{boxed::Box, vec::Vec};
@@ -45,15 +45,17 @@ pub(super) const GIVEN: u32 = ANSWER - 1;
 /// Words that say what the origin wants.
 pub(super) const QUESTION: u32 = GIVEN - 1;
 /// The number of collectives made of messages that have tags of their own.
-pub(super) const COLLECTIVES: u32 = 63;
+pub(super) const COLLECTIVES: u32 = 62;
 /// The first tag of these collectives.
 pub(super) const FIRST_COLLECTIVE: u32 = QUESTION - COLLECTIVES;
 /// The tag of the words that ranks pass on to all others, one after the other.
 pub(crate) const WORDS: u32 = FIRST_COLLECTIVE - 1;
+/// The tag of parities, which ranks of a group pass on to each other in the order of their states.
+pub(crate) const PARITIES: u32 = WORDS - 1;
 /// Number of states that can be protected. Each has two tags.
 pub const MAX_SLOTS: u32 = 64;
 /// The first tag of copies, above those of users.
-pub(crate) const FIRST_COPY: u32 = WORDS - 2 * MAX_SLOTS;
+pub(crate) const FIRST_COPY: u32 = PARITIES - 2 * MAX_SLOTS;
 
 /// The contents of all blocks of a process, and how their messages are named on the wire.
 pub(crate) struct Blocks {
@@ -164,7 +166,7 @@ pub(crate) struct Contents {
     /// The value of `Commands::calls` with which messages could start at once.
     pub(super) open_since: u64,
     pub(crate) records: Records,
-    /// The operations among neighbours, and the accesses to windows of others.
+    /// The operations made of messages.
     pub(super) exchanges: Vec<Exchange>,
     /// The accesses of others to windows of this rank.
     pub(super) service: Option<Box<Service>>,
@@ -489,7 +491,7 @@ mod tests {
     fn every_tag_beyond_those_of_users_has_one_use() {
         let copies = FIRST_COPY..FIRST_COPY + 2 * MAX_SLOTS;
         let collectives = FIRST_COLLECTIVE..FIRST_COLLECTIVE + COLLECTIVES;
-        let others = [WORDS, QUESTION, GIVEN, ANSWER, GOTTEN, NEIGHBOURS];
+        let others = [PARITIES, WORDS, QUESTION, GIVEN, ANSWER, GOTTEN, NEIGHBOURS];
         let mut used: alloc::vec::Vec<u32> = copies.chain(collectives).chain(others).collect();
         used.sort_unstable();
         assert!(used.into_iter().eq(FIRST_COPY..1 << USER_TAG_BITS));

@@ -6,7 +6,9 @@
 //! ```
 //!
 //! Others wait for the parities that this rank makes, so that a code goes on in every turn of the
-//! engine, as a collective over the living does ([`super::living`]).
+//! engine, as a collective over the living does ([`super::living`]); and if it ends here without
+//! success, all are told. Parities of all states have one tag: those of a block go in the order in
+//! which its states were protected, whichever chunks come first.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 use core::mem;
@@ -47,7 +49,7 @@ impl Engine {
             wards: code.wards,
             encode: code.encode,
         }));
-        let index = self.add_exchange(key, exchange, Need::Living);
+        let index = self.add_exchange(key, exchange, Need::Coded);
         self.exchanges.collectives.push((key, index));
         index
     }

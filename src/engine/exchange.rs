@@ -93,11 +93,15 @@ impl Parts {
         of.copy(elements.start, elements.len())
     }
 
-    /// A buffer with room for so many bytes, and some or none in it.
+    /// A buffer with room for so many bytes, and any in it: the smallest with this room, or a new
+    /// one in the place of another, so that there are no more than are in use at once.
     pub(super) fn bytes(&mut self, length: usize) -> Vec<u8> {
-        let fits = |part: &AnyBuffer| part.elements() == length && part.as_any().is::<Vec<u8>>();
-        let found = self.0.iter().position(fits).map(|at| self.0.swap_remove(at));
-        found.and_then(AnyBuffer::into_vec).unwrap_or_else(|| Vec::with_capacity(length))
+        let room = |part: &AnyBuffer| part.as_any().downcast_ref().map(Vec::<u8>::capacity);
+        let rooms = self.0.iter().enumerate().filter_map(|(at, part)| Some((room(part)?, at)));
+        let best = rooms.min_by_key(|(room, _)| (*room < length, *room));
+        let found = best.and_then(|(_, at)| self.0.swap_remove(at).into_vec());
+        let found = found.filter(|buffer: &Vec<u8>| buffer.capacity() >= length);
+        found.unwrap_or_else(|| Vec::with_capacity(length))
     }
 
     pub(super) fn keep(&mut self, part: AnyBuffer) {

@@ -169,24 +169,26 @@ impl Engine {
         !round.is_empty()
     }
 
-    /// True when an older operation on the same communicator has the tag of this one.
-    fn is_tag_taken(&self, key: BlockKey, (at, tag): (usize, u32)) -> bool {
-        let comm = self.block(key).comm;
+    /// True when an older operation on the same communicator has the tag of this one. Those of
+    /// codes are the same in each block, and are told apart by it.
+    fn is_tag_taken(&self, block: BlockKey, (at, tag): (usize, u32)) -> bool {
+        let comm = self.block(block).comm;
         let known = |(key, index): &&(BlockKey, usize)| {
             self.process.current(*key).is_some()
                 && self.contents(*key).records.get(*index).is_some_and(|it| !it.is_over())
         };
         let mut under_way =
             self.exchanges.collectives.iter().filter(known).filter_map(|(key, index)| {
-                let Need::Living(at) = self.contents(*key).records[*index].need else {
-                    return None;
-                };
-                Some((*key, at as usize))
+                match self.contents(*key).records[*index].need {
+                    Need::Living(at) | Need::Coded(at) => Some((*key, at as usize)),
+                    _ => None,
+                }
             });
-        let older = under_way.by_ref().take_while(|it| *it != (key, at));
+        let older = under_way.by_ref().take_while(|it| *it != (block, at));
         let mut same = older.filter(|(key, at)| {
             let exchange = &self.contents(*key).exchanges[*at];
-            self.block(*key).comm == comm && exchange.tag() == Some(tag)
+            let is_near = *key == block || exchange.schedule.is_some();
+            is_near && self.block(*key).comm == comm && exchange.tag() == Some(tag)
         });
         same.next().is_some()
     }

@@ -230,7 +230,9 @@ impl Engine {
                 let needs = |contents: &Contents, need| match need {
                     Need::Peer(peer) => peer == dead,
                     Need::Anybody | Need::All | Need::Living(_) | Need::Rider(_) => true,
-                    Need::Neighbours(at) => contents.exchanges[at as usize].needs(dead),
+                    Need::Neighbours(at) | Need::Coded(at) => {
+                        contents.exchanges[at as usize].needs(dead)
+                    }
                     Need::Nobody | Need::Inner(_) | Need::Making | Need::Foreign => false,
                 };
                 self.fail_pending(key, code, needs);

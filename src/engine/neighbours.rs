@@ -209,17 +209,20 @@ impl Engine {
         self.end_exchange(key, index);
         let code = self.explained(key, code);
         self.contents_mut(key).records[index].state = Progress::Failed(code);
-        self.call(|process, out| process.request_failed(key, Need::Peer(peer), code, out));
+        let need = match self.contents(key).records[index].need {
+            // Others wait for what was to follow.
+            need @ (Need::Living(_) | Need::Coded(_)) if !code.is_process_failure() => need,
+            _ => Need::Peer(peer),
+        };
+        self.call(|process, out| process.request_failed(key, need, code, out));
         Progress::Failed(code)
     }
 
     /// Gives the application its buffer back if the request is one among neighbours. What is under
     /// way goes on until the block is over: it would meet a later request that does not fail.
     pub(super) fn end_exchange(&mut self, key: BlockKey, index: usize) {
-        let (Need::Neighbours(at) | Need::Living(at)) = self.contents(key).records[index].need
-        else {
-            return;
-        };
+        let need = self.contents(key).records[index].need;
+        let (Need::Neighbours(at) | Need::Living(at) | Need::Coded(at)) = need else { return };
         let exchange = &mut self.blocks.at_mut(key).exchanges[at as usize];
         if planted!(GiveUpTheRest) {
             exchange.take_posts().for_each(|post| self.platform.abandon(Post::Kept(post), None));

@@ -108,7 +108,9 @@ impl Engine {
                 let hopes = others.into_iter().map(|rank| self.hope_of(outer, rank, now));
                 hopes.min().unwrap_or(Hope::No)
             }
-            Need::Living(at) => self.hope_of_collective((key, outer), at as usize, now),
+            Need::Living(at) | Need::Coded(at) => {
+                self.hope_of_collective((key, outer), at as usize, now)
+            }
             Need::Neighbours(at) => {
                 let exchange = &self.contents(key).exchanges[at as usize];
                 let peers: Vec<Rank> = exchange.awaited().collect();

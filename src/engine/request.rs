@@ -158,7 +158,7 @@ impl Engine {
         }
         match record.need {
             Need::Inner(inner) => return self.test_inner(key, index, inner),
-            Need::Neighbours(at) | Need::Living(at) => {
+            Need::Neighbours(at) | Need::Living(at) | Need::Coded(at) => {
                 return self.test_exchange(key, index, at as usize);
             }
             Need::Rider(number) => return self.test_rider(key, index, number),

@@ -20,7 +20,8 @@ use super::{
 };
 use crate::{
     engine::{
-        BlockKey, Code, CommKey, Content, Engine, Held, Kept, PendingCopy, contents::FIRST_COPY,
+        BlockKey, Code, CommKey, Content, Engine, Held, Kept, PendingCopy,
+        contents::{FIRST_COPY, PARITIES},
     },
     error::Error,
     native::Element,
@@ -58,8 +59,8 @@ impl Engine {
         (ranks > 1).then_some(Group { members, at, stripes: Stripes { ranks, losses } })
     }
 
-    /// Sends the chunks of a state to the others of the group, and receives theirs. If their
-    /// lengths are known, they are those of the last time.
+    /// Sends the chunks of a state to those who encode their stripes, and what follows. If the
+    /// lengths of the states of all are known, they are those of the last time.
     pub(super) fn encode(
         &mut self,
         key: BlockKey,
@@ -85,7 +86,7 @@ impl Engine {
         let chunk = |chunk| (encoder(chunk), Stripes::chunk(chunk, chunk_bytes, state.len()));
         let others = 1..stripes.losses;
         let code = Code {
-            tags: [0, HOME].map(|of| FIRST_COPY + 2 * number + of),
+            tags: [FIRST_COPY + 2 * number, PARITIES],
             state,
             chunk_bytes,
             chunks: (0..stripes.chunks()).map(chunk).collect(),

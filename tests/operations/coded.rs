@@ -7,6 +7,8 @@ use fampi::{
     sim::{self, Crash, Ending, Simulation},
 };
 
+mod waits;
+
 const STEPS: u64 = 8;
 /// The first effects of a process belong to the launch, which no run has begun in.
 const LAUNCH_EFFECTS: u64 = 8;
@@ -319,106 +321,4 @@ fn what_is_no_number_is_refused() {
         world.finalize();
     });
     report.expect_orderly();
-}
-
-/// Protects a state twice in one block, of which the last counts, and loses as many ranks as may be
-/// lost.
-fn twice_in_a_block(mut world: World, redundancy: Redundancy, victims: u32) -> Vec<u64> {
-    let me = u64::from(world.origin());
-    if !world.is_replacement() {
-        for round in 0..3 {
-            let mut block = world.start(fampi::Level::Global).expect("in use");
-            block.set_redundancy(redundancy);
-            for time in 0..3 {
-                block.protect(0, &[me, round, time]).expect("posted");
-                block.protect(1, &[me * 7 + round + time]).expect("posted");
-            }
-            assert!(block.finish(Timeout::Never).wait().expect("in use").is_committed());
-        }
-        if me < u64::from(victims) {
-            sim::crash();
-        }
-        let ended = world.start(fampi::Level::Global).expect("in use").finish(Timeout::Never);
-        assert!(!ended.wait().expect("in use").is_committed());
-        world = world.rebuild(Placement::SameRanks).expect("few enough");
-    }
-    loop {
-        let restored = world.try_block(fampi::BlockOptions::global(Timeout::Never), |block| {
-            Ok([block.restore::<u64>(0)?, block.restore(1)?].concat())
-        });
-        match restored.expect("in use") {
-            Tried::Committed(state, _) => {
-                world.finalize();
-                return state;
-            }
-            Tried::Faulty(..) => world = world.rebuild(Placement::SameRanks).expect("few enough"),
-        }
-    }
-}
-
-#[test]
-fn of_what_a_block_protects_twice_the_last_is_kept_in_codes_too() {
-    for (redundancy, victims) in [(XOR, 1), (REED_SOLOMON, 2)] {
-        for seed in 0..60 {
-            let simulation = Simulation::new(5).seed(seed);
-            let report =
-                simulation.run_world(move |world| twice_in_a_block(world, redundancy, victims));
-            let mut states = report.expect_orderly();
-            states.sort();
-            for (rank, state) in (0..).zip(states) {
-                assert_eq!(state, [rank, 2, 2, rank * 7 + 4], "{redundancy:?}, seed {seed}");
-            }
-        }
-    }
-}
-
-/// After a death that all know of, blocks that wait for the living, in which some of these give up
-/// before they have protected anything, or between two states.
-fn give_up_among_the_bereaved(world: &World, redundancy: Redundancy, seed: u64) -> u32 {
-    let me = world.rank().number();
-    if me == world.size() - 1 {
-        sim::crash();
-    }
-    let mut decided = 0;
-    for round in 0..8_u64 {
-        let mut block = world.start(fampi::Level::Global).expect("in use");
-        block.set_patience(fampi::Patience::Patient);
-        block.set_redundancy(redundancy);
-        let gives_up = |at: u64| {
-            let drawn = seed * 31 + round * 7 + at * 3 + u64::from(me) * 5;
-            drawn.is_multiple_of(11)
-        };
-        let mut protect = |at: u32| {
-            if gives_up(u64::from(at)) {
-                return Err(Error::WaitTimedOut);
-            }
-            block.protect(at, &[me; 40])
-        };
-        let posted = (0..3).try_for_each(&mut protect);
-        let pending = match posted {
-            Ok(()) => block.finish(Timeout::Never),
-            Err(error) => block.leave(&error),
-        };
-        assert!(!pending.wait().expect("in use").is_committed(), "the dead have protected nothing");
-        decided += 1;
-    }
-    decided
-}
-
-#[test]
-fn nobody_waits_for_parities_of_a_rank_that_has_given_up() {
-    for redundancy in [XOR, REED_SOLOMON] {
-        for seed in 0..40 {
-            let simulation = Simulation::new(9).seed(seed);
-            let simulation = simulation.time_limit(std::time::Duration::from_secs(600));
-            let report = simulation.run_world(move |world| {
-                let decided = give_up_among_the_bereaved(&world, redundancy, seed);
-                world.finalize();
-                decided
-            });
-            for decided in report.expect_orderly() {
-                assert_eq!(decided, 8, "{redundancy:?}, seed {seed}");
-            }
-        }
-    }
 }

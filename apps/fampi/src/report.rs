@@ -1,8 +1,8 @@
 //! `fampi bench all`: every measurement, several times, into one page.
 //!
 //! ```text
-//!  this tool ── starts itself ──▶ fampi bench commit --ranks 2,4,8 --csv FILE     RUNS times each
-//!      │                          fampi bench library …
+//!  this tool ── starts itself ──▶ fampi bench commit --ranks 2,4,8 --csv FILE     RUNS times each,
+//!      │                          fampi bench library …                     simulations once
 //!      ▼ median (least to greatest) of all runs, one table for each command
 //!  benches/BENCHMARKS.md ──▶ the table of README.md, between its two marks
 //! ```
@@ -10,7 +10,8 @@
 //! Runs of one command are apart in time, as the commands take turns: what else goes on at this
 //! machine for a while meets one run of each.
 //!
-//! **Guarantees.** A file changes only when every measurement has succeeded, in one step. Each
+//! **Guarantees.** A file changes only when every measurement has succeeded, in one step. What is
+//! left out without root is named on the page. Each
 //! number of the README's table is copied from the page.
 
 mod page;
@@ -287,15 +288,14 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let mpi = setup::ensure(workspace)?;
     let runs = if options.quick { 1 } else { options.runs };
     let may_make_nodes = rustix::process::geteuid().is_root();
-    let (benches, left_out): (Vec<&Bench>, Vec<&Bench>) =
-        BENCHES.iter().partition(|bench| may_make_nodes || bench.how != How::OnNodes);
-    for bench in left_out {
-        eprintln!("fampi: left out, as it takes root: `cargo fampi {}`", bench.words);
-    }
-    let mut tables: Vec<Vec<Vec<Row>>> = benches.iter().map(|_| Vec::new()).collect();
+    let mut tables: Vec<Vec<Vec<Row>>> = BENCHES.iter().map(|_| Vec::new()).collect();
     for run in 1..=runs {
-        for (bench, table) in benches.iter().zip(&mut tables) {
+        for (bench, table) in BENCHES.iter().zip(&mut tables) {
             if run > 1 && bench.how == How::Simulated {
+                continue;
+            }
+            if bench.how == How::OnNodes && !may_make_nodes {
+                eprintln!("fampi: left out, as it takes root: `cargo fampi {}`", bench.words);
                 continue;
             }
             let words = if options.quick { bench.quick } else { bench.words };
@@ -304,11 +304,13 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
             step.finish();
         }
     }
-    let summaries: Vec<(&Bench, Vec<Row>)> = benches
-        .into_iter()
-        .zip(&tables)
-        .map(|(bench, runs)| Ok((bench, page::summary(bench.keys, runs)?)))
-        .collect::<Result<_>>()?;
+    let summary = |(bench, runs): (&'static Bench, &Vec<Vec<Row>>)| {
+        let is_left_out = bench.how == How::OnNodes && runs.is_empty();
+        let rows = if is_left_out { Vec::new() } else { page::summary(bench.keys, runs)? };
+        Ok((bench, rows))
+    };
+    let summaries: Vec<(&Bench, Vec<Row>)> =
+        BENCHES.iter().zip(&tables).map(summary).collect::<Result<_>>()?;
     let about = page::machine(&mpi.facts.version.to_string(), runs, options.quick)?;
     let text = page::page(&about, &summaries, options.quick);
     if let Some(path) = &options.to {

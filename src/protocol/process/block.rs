@@ -117,6 +117,9 @@ pub enum Need {
     /// All ranks that no report has named dead: the exchange of this number is a collective among
     /// them.
     Living(u32),
+    /// The ranks of the exchange of this number in the block, and others on whom these wait: it is
+    /// the part of this rank in the code of its group.
+    Coded(u32),
     /// All ranks of the view: a small collective of this number in the block, which rides on its
     /// commit unless a rank waits for it before.
     Rider(u32),

@@ -33,9 +33,12 @@ impl Process {
             // It may be the dead who was to send; once all know that, it is the user's risk.
             Need::Anybody | Need::Living(_) | Need::Rider(_) => state.has_unreported_deaths(),
             // Asked for each of their messages.
-            Need::Neighbours(_) | Need::Nobody | Need::Inner(_) | Need::Making | Need::Foreign => {
-                false
-            }
+            Need::Neighbours(_)
+            | Need::Coded(_)
+            | Need::Nobody
+            | Need::Inner(_)
+            | Need::Making
+            | Need::Foreign => false,
         };
         hopeless.then_some(FaultCode::ProcessFailed)
     }
@@ -106,11 +109,14 @@ impl Process {
         }
         // What was given up in a patient block is the affair of those who ask how far this rank is,
         // which is not possible for requests whose peers are unknown.
-        // A collective over the living that one rank gives up ends nowhere; of a death all hear.
-        let is_broken = matches!(need, Need::Living(_) | Need::Rider(_))
-            && is_agreed
-            && !code.is_process_failure()
-            && code != FaultCode::TimedOut;
+        // A collective over the living, or a code, that one rank gives up ends nowhere; of a death
+        // all hear.
+        let ends_nowhere = match need {
+            Need::Living(_) | Need::Rider(_) => code != FaultCode::TimedOut,
+            Need::Coded(_) => true,
+            _ => false,
+        };
+        let is_broken = ends_nowhere && is_agreed && !code.is_process_failure();
         let spreads = code.is_process_failure() || elsewhere || is_broken;
         let died = code.is_process_failure() && self.is_patient(key);
         let asked_about = need != Need::Foreign && !is_broken && (died || self.must_ask(key));

@@ -308,7 +308,7 @@ impl Process {
         let died = |fault: &Fault| fault.comm == state.id && fault.code.is_process_failure();
         let needed = match need {
             Need::Peer(peer) => dead(peer),
-            Need::Neighbours(_) => { peers }.any(dead),
+            Need::Neighbours(_) | Need::Coded(_) => { peers }.any(dead),
             Need::Anybody | Need::All | Need::Living(_) | Need::Rider(_) | Need::Foreign => {
                 block.report.faults().iter().any(died)
             }

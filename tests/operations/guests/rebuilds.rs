@@ -8,7 +8,7 @@ use fampi::{
     CommId, FaultCode, Rank, RankSet, Redundancy, Timeout,
     engine::platform::{DataId, Origin, Place, Platform as _, UniverseId},
     guest::{Guest, GuestComm, Repairing, Task, Wait},
-    sim::{Crash, Draw, Ending, Report, SimPlatform, Simulation},
+    sim::{Crash, Draw, Ending, ProcessReport, Report, SimPlatform, Simulation},
 };
 
 use fampi_kit::seeds::number;
@@ -19,6 +19,8 @@ const RANKS: u32 = 4;
 const STEPS: u64 = 4;
 /// The first effects of a process make the communicator that is rebuilt.
 const LAUNCH_EFFECTS: u64 = 8;
+/// With so many a process leaves, after its last step.
+const LAST_EFFECTS: u64 = 9;
 /// How long a rank does something else between two looks at a rebuild.
 const MEANWHILE: Duration = Duration::from_micros(20);
 
@@ -215,6 +217,9 @@ fn outcome(report: Report<Ended>, what: &str) -> Option<usize> {
     let text = format!("{what}: {report}");
     let is_dead = |ending: &Ending<Ended>| matches!(ending, Ending::Crashed);
     let deaths = report.processes.iter().filter(|it| is_dead(&it.ending)).count();
+    let is_in_vain =
+        |it: &ProcessReport<Ended>| !it.spawned && it.ending.finished() == Some(&Ended::NotNeeded);
+    assert!(!report.processes.iter().any(is_in_vain), "{text}");
     let ended = report.expect_orderly();
     let mut ranks: Vec<u32> = Vec::new();
     for end in &ended {
@@ -240,18 +245,18 @@ const KINDS: [Redundancy; 3] = [
 fn a_death_before_any_effect_is_repaired_with_the_states_that_all_had() {
     for (redundancy, victim) in KINDS.into_iter().flat_map(|it| [(it, 0), (it, 2)]) {
         let effects = launch(redundancy, 0, Vec::new()).processes[victim as usize].effects;
-        let mut repaired = 0;
+        let (mut repaired, mut at_the_end) = (0, 0);
         for effect in LAUNCH_EFFECTS..effects {
             let crash = vec![Crash::before_effect(victim, effect)];
             let what = format!("{redundancy:?}, rank {victim} before effect {effect}");
             // Whoever dies at the end, when it has done its steps, is not replaced.
             match outcome(launch(redundancy, effect, crash), &what) {
                 Some(4) => repaired += 1,
-                Some(3) => {}
+                Some(3) if effect + LAST_EFFECTS >= effects => at_the_end += 1,
                 other => panic!("{other:?}: {what}"),
             }
         }
-        assert!(repaired * 2 > effects, "{redundancy:?}: {repaired} of {effects}");
+        assert!(repaired > at_the_end, "{redundancy:?}: {repaired} of {effects}");
     }
 }
 
@@ -289,5 +294,5 @@ fn deaths_in_a_rebuild_also_of_new_processes_have_one_end() {
             None => lost += 1,
         }
     }
-    assert!(well * 3 > seeds && lost * 10 > seeds, "{well} and {lost} of {seeds}");
+    assert!(seeds < 100 || well * 3 > seeds && lost * 10 > seeds, "{well} and {lost} of {seeds}");
 }

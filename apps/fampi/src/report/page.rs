@@ -100,7 +100,8 @@ pub(super) fn summary(keys: usize, runs: &[Vec<Row>]) -> Result<Vec<Row>> {
 /// The median, and the range where there is one.
 fn spread(mut numbers: Vec<f64>) -> String {
     numbers.sort_by(f64::total_cmp);
-    let median = digits(numbers[numbers.len() / 2]);
+    let of = |at: usize| numbers[at / 2];
+    let median = digits(f64::midpoint(of(numbers.len() - 1), of(numbers.len())));
     match numbers[..] {
         [least, .., greatest] => format!("{median} ({}–{})", digits(least), digits(greatest)),
         _ => median,
@@ -131,8 +132,8 @@ pub(super) fn machine(open_mpi: &str, runs: u32, quick: bool) -> Result<String> 
     let each = match runs {
         1 => "Each command ran once.".to_owned(),
         _ => format!(
-            "Each number is the median of {runs} runs of its command; the least and the greatest \
-             follow."
+            "Each number is the median of {runs} runs of its command, and the least and the \
+             greatest follow; simulations run once."
         ),
     };
     let quick = if quick { " **Quick: these numbers mean nothing.**" } else { "" };
@@ -159,6 +160,10 @@ pub(super) fn page(about: &str, summaries: &[(&Bench, Vec<Row>)], quick: bool) -
         let command = format!("`cargo fampi {words}`");
         let rule = "---|".repeat(header.len());
         text += &["\n## ", title, "\n\n", about, "\n\n", &command, "\n\n"].concat();
+        if rows.is_empty() {
+            text += "Left out: it takes root.\n";
+            continue;
+        }
         text += &line(header);
         text += &["|", &rule, "\n"].concat();
         for row in rows {
@@ -258,6 +263,8 @@ mod tests {
             assert!(page.contains(&format!("## {}\n", bench.title)), "{}", bench.title);
             assert!(page.contains(&format!("`cargo fampi {}`", bench.words)));
         }
+        let left_out = page.split("## Commit on several nodes").nth(1).expect("a section");
+        assert!(left_out.contains("allreduce`\n\nLeft out: it takes root.\n\n## "));
         assert!(page.contains("| 4 | total | spares | 3.5 (1–9) | 4.5 (1–9) |"));
     }
 
