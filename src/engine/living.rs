@@ -15,9 +15,10 @@
 //! same reports. Open MPI makes its nonblocking collectives of messages, too, and those here take
 //! no more rounds than those.
 //!
-//! A collective fails as a whole if a rank of its view dies, wherever that stands in the rounds:
-//! the block is faulty then, and no rank waits for one that has stopped because of it. What has
-//! begun goes on in every turn of the engine, whatever this rank waits for.
+//! A collective fails as a whole if a rank of its view dies, or gives it up when its limit has
+//! passed, wherever that stands in the rounds: the block is faulty then, and no rank waits for one
+//! that has stopped because of it. What has begun goes on in every turn of the engine, whatever
+//! this rank waits for.
 //!
 //! **Assumes** that all ranks start the collectives of a context in the same order, as MPI does.
 //! Their numbers are in the tags. When the numbers begin anew, a collective waits for the one

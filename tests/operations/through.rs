@@ -6,7 +6,7 @@ use std::{
 };
 
 use fampi::{
-    Patience,
+    Level, Patience, ReduceOp, Timeout, World,
     sim::{self, Crash, Draw, Ending, Simulation},
 };
 use fampi_kit::{
@@ -74,4 +74,38 @@ fn deaths_at_any_moment_leave_right_results_and_nobody_waiting() {
         panic!("seed {seed}: {wrong}");
     }
     assert!(dead.into_inner() >= seeds / 4, "hardly anybody dies");
+}
+
+/// A collective over the living in which one rank is late, and another one does not wait so long.
+fn wait_for_a_late_rank(world: &World, seed: u64, patience: Patience) -> bool {
+    let me = world.rank().number();
+    world.set_run_through(true);
+    world.set_patience(patience);
+    if me == world.size() - 1 {
+        sim::crash();
+    }
+    let ended = world.start(Level::Global).expect("in use").finish(Timeout::Never);
+    assert!(!ended.wait().expect("in use").is_committed(), "the death is new");
+    let mut block = world.start(Level::Global).expect("in use");
+    let place = (u64::from(me) + seed) % u64::from(world.size() - 1);
+    if place == 0 {
+        sim::compute(Duration::from_secs(3));
+    }
+    let _ = block.iallreduce(vec![u64::from(me); 2000], ReduceOp::Sum);
+    let limit = Timeout::After(Duration::from_millis(100));
+    let timeout = if place == 1 { limit } else { Timeout::Never };
+    block.finish(timeout).wait().expect("in use").is_committed()
+}
+
+#[test]
+fn nobody_waits_for_a_rank_whose_limit_has_passed_in_a_collective() {
+    for (seed, patience) in (0..40).zip([Patience::Prompt, Patience::Patient].into_iter().cycle()) {
+        let simulation = Simulation::new(6).seed(seed).time_limit(Duration::from_secs(600));
+        let report = simulation.run_world(move |world| {
+            let committed = wait_for_a_late_rank(&world, seed, patience);
+            world.finalize();
+            committed
+        });
+        assert_eq!(report.expect_orderly(), [false; 5], "seed {seed}, {patience:?}");
+    }
 }

@@ -112,8 +112,8 @@ impl Process {
         // A collective over the living, or a code, that one rank gives up ends nowhere; of a death
         // all hear.
         let ends_nowhere = match need {
-            Need::Living(_) | Need::Rider(_) => code != FaultCode::TimedOut,
-            Need::Coded(_) => true,
+            Need::Living(_) | Need::Coded(_) => true,
+            Need::Rider(_) => code != FaultCode::TimedOut,
             _ => false,
         };
         let is_broken = ends_nowhere && is_agreed && !code.is_process_failure();

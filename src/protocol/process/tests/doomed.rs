@@ -139,15 +139,21 @@ fn a_request_that_failed_with_its_peer_tells_of_the_death() {
     assert!(story.told.commands.contains(&Command::Died((UNIVERSE, peer), Source::Request)));
 }
 
-/// The others wait in it for messages of this rank, unless it only took longer than they wait.
+/// The others wait in it for messages of this rank, also where it has only waited less long than
+/// they do; whose vote has what rides on it serves them after that.
 #[test]
-fn a_collective_among_the_living_that_one_rank_gives_up_is_given_up_by_all() {
-    for (code, told) in [(FaultCode::Mpi(15), true), (FaultCode::TimedOut, false)] {
+fn what_is_made_of_messages_and_given_up_by_one_rank_is_given_up_by_all() {
+    let (broken, late) = (FaultCode::Mpi(15), FaultCode::TimedOut);
+    let made_of_messages = [Need::Living(0), Need::Coded(0)];
+    let cases = made_of_messages.into_iter().flat_map(|need| [(need, broken), (need, late)]);
+    let told = cases.map(|case| (case, true));
+    for ((need, code), told) in told.chain([((Need::Rider(0), late), false)]) {
         let mut story = Story::new(2);
         let world = story.name(story.world);
         let block = story.start(story.world);
-        story.process.request_failed(block, Need::Living(0), code, &mut story.told);
-        assert_eq!(story.tells(world).contains(&Message::Interrupt(FIRST)), told, "{code:?}");
+        story.process.request_failed(block, need, code, &mut story.told);
+        let tells = story.tells(world);
+        assert_eq!(tells.contains(&Message::Interrupt(FIRST)), told, "{need:?} {code:?}");
     }
 }
 
