@@ -170,10 +170,9 @@ impl Engine {
         !round.is_empty()
     }
 
-    /// True when an older operation on the same communicator has the tag of this one. Those of
-    /// codes are the same in each block, and are told apart by it.
+    /// True when an older operation on the same communicator has the tag of this one on the wire.
     fn is_tag_taken(&self, block: BlockKey, (at, tag): (usize, u32)) -> bool {
-        let comm = self.block(block).comm;
+        let (comm, wire) = (self.block(block).comm, self.blocks.wire_tag(block, tag));
         let known = |(key, index): &&(BlockKey, usize)| {
             self.process.current(*key).is_some()
                 && self.contents(*key).records.get(*index).is_some_and(|it| !it.is_over())
@@ -187,9 +186,9 @@ impl Engine {
             });
         let older = under_way.by_ref().take_while(|it| *it != (block, at));
         let mut same = older.filter(|(key, at)| {
-            let exchange = &self.contents(*key).exchanges[*at];
-            let is_near = *key == block || exchange.schedule.is_some();
-            is_near && self.block(*key).comm == comm && exchange.tag() == Some(tag)
+            let tag = self.contents(*key).exchanges[*at].tag();
+            let tag = tag.map(|tag| self.blocks.wire_tag(*key, tag));
+            self.block(*key).comm == comm && tag == Some(wire)
         });
         same.next().is_some()
     }

@@ -87,7 +87,7 @@ impl SimPlatform {
         self.make(Request::Join).map(Made::universe)
     }
 
-    /// Frees whoever makes a communicator of linked processes, now or later: it fails.
+    /// From now on [`Self::merge_link`] fails in this universe, also where a process waits.
     pub fn cut_link(&mut self, universe: UniverseId) {
         if let Some(mut world) = self.lock() {
             let number = world.universe_of(self.me, universe);

@@ -196,6 +196,10 @@ fn a_death_in_each_step_of_a_restore_that_moves_copies_has_one_end() {
         println!("{redundancy:?}: {well} {lost}");
         assert!(well > 200 && lost > 10, "{redundancy:?}: {well} {lost}");
     }
+    // In two groups of three, of which the node and the process take two ranks at most. Parities
+    // are passed on in the restore, as the groups have moved.
+    let (well, lost) = die_in_the_recovery(Redundancy::Group { ranks: 3, losses: 2 });
+    assert!(well > 200 && lost == 0, "{well} {lost}");
 }
 
 #[test]

@@ -29,6 +29,7 @@ use crate::csv::Row;
 use crate::guard;
 use crate::progress::Step;
 use crate::refusal::{Stopped, whole};
+use crate::scale;
 use crate::session::{self, End, Script};
 use crate::setup;
 use crate::workspace::{Workspace, shown};
@@ -120,7 +121,7 @@ const BENCHES: [Bench; 13] = [
         words: "sim scale --ranks 1024,32768,1048576 --deaths 0 --node 1",
         quick: "sim scale --ranks 16 --deaths 0 --node 1",
         keys: 3,
-        header: SCALED,
+        header: &scale::HEADER,
         how: How::Simulated,
     },
     Bench {
@@ -129,7 +130,7 @@ const BENCHES: [Bench; 13] = [
         words: "sim scale --ranks 1024,32768,1048576 --deaths 0 --node 32",
         quick: "sim scale --ranks 16 --deaths 0 --node 4",
         keys: 3,
-        header: SCALED,
+        header: &scale::HEADER,
         how: How::Simulated,
     },
     Bench {
@@ -272,16 +273,6 @@ const BENCHES: [Bench; 13] = [
 
 const SCALE: &str = "Simulated, not measured: µs by the cost model LogGP, with a latency of 2.5 µs \
                      between nodes, without deaths.";
-const SCALED: &[&str] = &[
-    "ranks",
-    "agreement",
-    "deaths",
-    "latency/µs",
-    "delays",
-    "messages/rank",
-    "most messages",
-    "bytes/rank",
-];
 const LULESH: &[&str] = &["ranks", "edge", "way", "cycle/ms", "ratio to plain"];
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {

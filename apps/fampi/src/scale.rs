@@ -16,7 +16,7 @@ use crate::workspace::{Workspace, shown};
 
 const COLUMNS: &str =
     "ranks,agreement,deaths,latency_us,delays,messages_mean,messages_max,bytes_mean";
-const HEADER: [&str; 8] = [
+pub(crate) const HEADER: [&str; 8] = [
     "ranks",
     "agreement",
     "deaths",

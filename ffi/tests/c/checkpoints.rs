@@ -144,7 +144,7 @@ fn a_rank_that_dies_while_all_go_back_to_files_sends_them_there_again() {
         let folder = folder(&format!("stage-{stage}"));
         let words = ["anew", &folder.display().to_string(), "2", stage];
         let run = expect(&Launch::new(&checkpoints, 4).words(words), 4, ": passed");
-        // Whoever was told of the commit before the death was has the state once more from memory.
+        // A rank that had heard of the commit before the death restores the state from memory.
         let brought_back = run.expect_orderly(4).output.matches(": has 4").count();
         assert!((4..=7).contains(&brought_back), "{stage}: {run}");
     }

@@ -1,6 +1,6 @@
-//! Programs that own their MPI and rebuild their communicators: whoever dies, and whenever, those
-//! that are left or new have one communicator or none, and the states of a run without deaths or
-//! one error.
+//! Programs that own their MPI rebuild their communicators. Whichever processes die, and whenever,
+//! survivors and new processes end with one communicator or with none, and with the states of a run
+//! without deaths or with one error.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const MEANWHILE: Duration = Duration::from_micros(20);
 enum Ended {
     /// With all steps, as this rank and with this number.
     Done(u32, u64),
-    /// Somebody's state is gone.
+    /// The state of a rank is lost: all ranks have found that.
     Lost,
     /// It is a new process, and nothing came of the rebuild that it was for.
     NotNeeded,
@@ -249,7 +249,7 @@ fn a_death_before_any_effect_is_repaired_with_the_states_that_all_had() {
         for effect in LAUNCH_EFFECTS..effects {
             let crash = vec![Crash::before_effect(victim, effect)];
             let what = format!("{redundancy:?}, rank {victim} before effect {effect}");
-            // Whoever dies at the end, when it has done its steps, is not replaced.
+            // A rank that dies after its last step is not replaced.
             match outcome(launch(redundancy, effect, crash), &what) {
                 Some(4) => repaired += 1,
                 Some(3) if effect + LAST_EFFECTS >= effects => at_the_end += 1,
