@@ -1579,14 +1579,14 @@ int FAMPI_Comm_use(MPI_Comm comm);
  Revokes a communicator: on all living ranks what is pending on it ends, in MPI and in blocks,
  which are faulty from now on; agreements and shrinks work. Local, and not undone.
 
- Returns `FAMPI_ERR_UNSUPPORTED`.
+ Returns `FAMPI_ERR_COMM`, `FAMPI_ERR_UNSUPPORTED`.
  */
 int FAMPI_Comm_revoke(MPI_Comm comm);
 
 /*
  Whether a communicator is revoked, as far as this rank has heard. Local.
 
- Returns `FAMPI_ERR_ARG` for a null pointer.
+ Returns `FAMPI_ERR_ARG` for a null pointer, `FAMPI_ERR_COMM`.
 
  Pointers:
 

@@ -45,29 +45,71 @@ static inline int fampi_ulfm_started(int code)
   return code == MPI_SUCCESS ? FAMPI_Comm_use(MPI_COMM_WORLD) : code;
 }
 
-static inline int fampi_ulfm_made(int code, MPI_Comm *made)
+/* A communicator that cannot be taken into use was not made, on any rank of it that lives. */
+static inline int fampi_ulfm_made(int code, MPI_Comm of, MPI_Comm *made)
 {
-  return code == MPI_SUCCESS ? FAMPI_Comm_use(*made) : code;
+  if (code != MPI_SUCCESS || (code = FAMPI_Comm_use(*made)) == MPI_SUCCESS) return code;
+  MPI_Comm_free(made);
+  MPI_Comm_call_errhandler(of, code);
+  return code;
+}
+
+static inline int fampi_ulfm_dup(MPI_Comm comm, MPI_Comm *made)
+{
+  return fampi_ulfm_made(MPI_Comm_dup(comm, made), comm, made);
+}
+
+static inline int fampi_ulfm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *made)
+{
+  return fampi_ulfm_made(MPI_Comm_dup_with_info(comm, info, made), comm, made);
+}
+
+static inline int fampi_ulfm_split(MPI_Comm comm, int color, int key, MPI_Comm *made)
+{
+  return fampi_ulfm_made(MPI_Comm_split(comm, color, key, made), comm, made);
+}
+
+static inline int fampi_ulfm_split_type(MPI_Comm comm, int type, int key, MPI_Info info,
+                                        MPI_Comm *made)
+{
+  return fampi_ulfm_made(MPI_Comm_split_type(comm, type, key, info, made), comm, made);
+}
+
+static inline int fampi_ulfm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *made)
+{
+  return fampi_ulfm_made(MPI_Comm_create(comm, group, made), comm, made);
+}
+
+static inline int fampi_ulfm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made)
+{
+  return fampi_ulfm_made(MPI_Comm_create_group(comm, group, tag, made), comm, made);
+}
+
+static inline int fampi_ulfm_cart_create(MPI_Comm comm, int dims, const int sizes[],
+                                         const int periods[], int reorder, MPI_Comm *made)
+{
+  return fampi_ulfm_made(MPI_Cart_create(comm, dims, sizes, periods, reorder, made), comm, made);
+}
+
+static inline int fampi_ulfm_merge(MPI_Comm link, int behind, MPI_Comm *made)
+{
+  return fampi_ulfm_made(MPI_Intercomm_merge(link, behind, made), link, made);
 }
 
 #define MPI_Init(argc, argv) fampi_ulfm_started(MPI_Init((argc), (argv)))
 #define MPI_Init_thread(argc, argv, required, provided) \
   fampi_ulfm_started(MPI_Init_thread((argc), (argv), (required), (provided)))
-#define MPI_Comm_dup(comm, made) fampi_ulfm_made(MPI_Comm_dup((comm), (made)), (made))
-#define MPI_Comm_dup_with_info(comm, info, made) \
-  fampi_ulfm_made(MPI_Comm_dup_with_info((comm), (info), (made)), (made))
-#define MPI_Comm_split(comm, color, key, made) \
-  fampi_ulfm_made(MPI_Comm_split((comm), (color), (key), (made)), (made))
+#define MPI_Comm_dup(comm, made) fampi_ulfm_dup((comm), (made))
+#define MPI_Comm_dup_with_info(comm, info, made) fampi_ulfm_dup_with_info((comm), (info), (made))
+#define MPI_Comm_split(comm, color, key, made) fampi_ulfm_split((comm), (color), (key), (made))
 #define MPI_Comm_split_type(comm, type, key, info, made) \
-  fampi_ulfm_made(MPI_Comm_split_type((comm), (type), (key), (info), (made)), (made))
-#define MPI_Comm_create(comm, group, made) \
-  fampi_ulfm_made(MPI_Comm_create((comm), (group), (made)), (made))
+  fampi_ulfm_split_type((comm), (type), (key), (info), (made))
+#define MPI_Comm_create(comm, group, made) fampi_ulfm_create((comm), (group), (made))
 #define MPI_Comm_create_group(comm, group, tag, made) \
-  fampi_ulfm_made(MPI_Comm_create_group((comm), (group), (tag), (made)), (made))
+  fampi_ulfm_create_group((comm), (group), (tag), (made))
 #define MPI_Cart_create(comm, dims, sizes, periods, reorder, made) \
-  fampi_ulfm_made(MPI_Cart_create((comm), (dims), (sizes), (periods), (reorder), (made)), (made))
-#define MPI_Intercomm_merge(link, behind, made) \
-  fampi_ulfm_made(MPI_Intercomm_merge((link), (behind), (made)), (made))
+  fampi_ulfm_cart_create((comm), (dims), (sizes), (periods), (reorder), (made))
+#define MPI_Intercomm_merge(link, behind, made) fampi_ulfm_merge((link), (behind), (made))
 #endif
 
 #endif

@@ -18,6 +18,7 @@ use crate::{
         FAMPI_TryBlock_start,
     },
     codes::{FAMPI_TIMEOUT_NEVER, FAMPI_TRYBLOCK_GLOBAL, FAMPI_Timeout, Result, done},
+    origin::no_comm,
     query::{FAMPI_Comm_known_failed, FAMPI_Get_failed_group},
     recover::{FAMPI_Comm_irebuild_join, FAMPI_Comm_ishrink, igrow},
     request::null as no_request,
@@ -26,11 +27,6 @@ use crate::{
     standard::FAMPI_Request_free,
     wait::FAMPI_Wait_local,
 };
-
-pub(crate) fn no_comm() -> MPI_Comm {
-    // SAFETY: reading a constant that MPI's library defines.
-    unsafe { ffi::RSMPI_COMM_NULL }
-}
 
 pub(crate) fn all() -> MPI_Comm {
     // SAFETY: reading a constant that MPI's library defines.
@@ -60,14 +56,6 @@ pub(crate) fn split(comm: MPI_Comm, place: Option<c_int>) -> Result<Option<MPI_C
     // SAFETY: live; the result is ours.
     done(unsafe { ffi::MPI_Comm_split(comm, color, key, &raw mut made) })?;
     Ok((made != no_comm()).then_some(made))
-}
-
-/// Frees a communicator; nothing happens to none.
-pub(crate) fn free_comm(mut comm: MPI_Comm) {
-    if comm != no_comm() {
-        // SAFETY: live, and this is the last use of it.
-        unsafe { ffi::MPI_Comm_free(&raw mut comm) };
-    }
 }
 
 fn group_of(comm: MPI_Comm) -> Result<MPI_Group> {

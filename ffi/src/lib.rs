@@ -50,6 +50,7 @@ pub mod fused;
 pub mod handles;
 #[cfg(mpich)]
 pub mod in_front;
+mod in_vain;
 mod layout;
 mod list;
 mod loaded;

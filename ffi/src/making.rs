@@ -18,8 +18,9 @@ pub(crate) struct Making {
 
 pub(crate) enum Stage {
     Shrink(Shrinking),
-    /// Of a communicator that was never in use, and has lost processes.
-    ShrinkUnused(MPI_Comm),
+    /// Of a communicator that was never in use, and has lost processes; and how often it is tried
+    /// again.
+    ShrinkUnused(MPI_Comm, c_int),
     Rebuild(Phase, Box<Plan>),
     Over(c_int),
 }

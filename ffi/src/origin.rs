@@ -102,6 +102,19 @@ pub(crate) fn needs_all(mpi: &MpiPlatform, raw: MPI_Request, own: MPI_Comm) -> b
     }
 }
 
+pub(crate) fn no_comm() -> MPI_Comm {
+    // SAFETY: reading a constant that MPI's library defines.
+    unsafe { ffi::RSMPI_COMM_NULL }
+}
+
+/// Frees a communicator; nothing happens to none.
+pub(crate) fn free_comm(mut comm: MPI_Comm) {
+    if comm != no_comm() {
+        // SAFETY: live, and this is the last use of it.
+        unsafe { ffi::MPI_Comm_free(&raw mut comm) };
+    }
+}
+
 /// The rank of this process in a communicator, and the number of its ranks.
 pub(crate) fn place_in(comm: MPI_Comm) -> Result<(c_int, c_int)> {
     let (mut me, mut size) = (0, 0);

@@ -27,7 +27,7 @@ use crate::{
         FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, FAMPI_ERR_TIMEOUT, FAMPI_TIMEOUT_NEVER,
         FAMPI_TIMEOUT_POLL, Result,
     },
-    origin::place_in,
+    origin::{free_comm, no_comm, place_in},
 };
 
 /// How often a recovery begins again.
@@ -136,7 +136,7 @@ impl Pool {
         let lives = calls::ranks_that_are_in(self.comm, living, self.places.len() as c_int)?;
         let mut lives = lives.into_iter();
         self.places.retain(|_| lives.next().unwrap_or(false));
-        calls::free_comm(replace(&mut self.comm, living));
+        free_comm(replace(&mut self.comm, living));
         Ok(())
     }
 
@@ -155,8 +155,8 @@ impl Pool {
     fn grow(&mut self, count: c_int) -> Result<()> {
         let link = calls::spawn(self.comm, &self.words, count)?;
         let grown = calls::grow(self.comm, link, count)?;
-        calls::free_comm(link);
-        calls::free_comm(replace(&mut self.comm, grown));
+        free_comm(link);
+        free_comm(replace(&mut self.comm, grown));
         self.places.extend((0..count).map(|_| UNKNOWN));
         Ok(())
     }
@@ -212,7 +212,7 @@ impl Pool {
         if made.is_err()
             && let Some(world) = world
         {
-            calls::free_comm(world);
+            free_comm(world);
         }
         made.map(|()| world)
     }
@@ -269,20 +269,20 @@ impl Pool {
 
     /// The end of it.
     pub(crate) fn free(self) {
-        calls::free_comm(self.comm);
+        free_comm(self.comm);
     }
 }
 
 /// A communicator of all processes of the launch, in use; on all of them, or on none.
 pub(crate) fn of_all() -> Result<MPI_Comm> {
     calls::enter(calls::all())?;
-    let mut comm = calls::no_comm();
+    let mut comm = no_comm();
     let made = together(calls::all(), || {
         comm = calls::duplicate(calls::all())?;
         Ok(None)
     });
     if let Err(code) = made.and_then(|()| calls::enter(comm)) {
-        calls::free_comm(comm);
+        free_comm(comm);
         return Err(code);
     }
     Ok(comm)

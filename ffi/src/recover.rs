@@ -15,10 +15,10 @@ use mpi::ffi::{MPI_Comm, MPI_Request};
 
 use crate::{
     arguments::{list, put},
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_CREATION, Result, of_error},
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_CREATION, Result, of_error},
     handles::{Entry, Kind},
     making::{Making, Plan, Stage, Survivor},
-    origin::{groups_of, place_in},
+    origin::{free_comm, groups_of, links_two_groups, place_in},
     query::{known_failed, left_out},
     rebuild,
     state::{State, enter},
@@ -44,8 +44,9 @@ fn step(state: &mut State, stage: Stage, target: *mut MPI_Comm) -> Stage {
             Some(Ok(comm)) => Stage::Over(shrunk(state, comm, target)),
         },
         // SAFETY: the program keeps both until the request is complete.
-        Stage::ShrinkUnused(comm) => match unsafe { shrink_unused(state, comm, target) } {
-            Ok(false) => Stage::ShrinkUnused(comm),
+        Stage::ShrinkUnused(comm, more) => match unsafe { shrink_unused(state, comm, target) } {
+            Ok(false) => Stage::ShrinkUnused(comm, more),
+            Err(FAMPI_ERR_CREATION) if more > 0 => Stage::ShrinkUnused(comm, more - 1),
             ended => Stage::Over(ended.err().unwrap_or(0)),
         },
         Stage::Rebuild(phase, plan) => rebuild::step(state, phase, plan, target),
@@ -81,7 +82,10 @@ pub(crate) unsafe fn shrink_unused(
     // SAFETY: as above.
     let made = state.guest.with_mpi(|mpi| unsafe { mpi.shrink_unused(comm) });
     let made = made.map_err(|error| of_error(&error))?;
-    state.adopt(made)?;
+    if let Err(code) = state.adopt(made) {
+        free_comm(made);
+        return Err(code);
+    }
     // SAFETY: our caller's promise.
     unsafe { put(target, made) }.map(|()| true)
 }
@@ -129,8 +133,13 @@ pub unsafe extern "C" fn FAMPI_Comm_ishrink(
         }
         let state = State::started(state)?;
         let is_known = state.known(comm).is_some();
+        if links_two_groups(comm)? {
+            return Err(FAMPI_ERR_COMM);
+        }
         if !is_known && known_failed(state, comm)?.is_some_and(|dead| !dead.is_empty()) {
-            return add(state, Stage::ShrinkUnused(comm), newcomm, request);
+            // Each further attempt is the end of another rank.
+            let (_, size) = place_in(comm)?;
+            return add(state, Stage::ShrinkUnused(comm, size), newcomm, request);
         }
         let comm = state.comm(comm)?;
         let shrinking = state.guest.shrink(comm).map_err(|error| of_error(&error))?;

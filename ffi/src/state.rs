@@ -29,6 +29,7 @@ use crate::{
     },
     freed::{FREED, Freed, attribute, comm_is_freed, mark},
     handles::{Awaited, Block, Entry, Handles, Kind, List},
+    in_vain::Wait,
     loaded,
     numbers::Number,
     origin::links_two_groups,
@@ -335,18 +336,17 @@ impl State {
     }
 
     /// Waits until all living ranks have come to take a communicator into use; false when some may
-    /// not come, as a block of this rank is doomed.
+    /// not come, as a block of this rank is doomed, or one of them has died.
     fn come_together(&mut self, raw: ffi::MPI_Comm) -> Result<bool> {
-        let mut refused = None;
-        // SAFETY: live, as MPI has just answered for it.
-        let asked = |mpi: &mut MpiPlatform| unsafe { mpi.have_all_come(raw) };
-        let come = self.guest.wait_with_mpi(|mpi| {
-            asked(mpi).unwrap_or_else(|error| {
-                refused = Some(error);
-                true
-            })
+        let (mut come, mut wait) = (Ok(false), Wait::default());
+        self.guest.wait_with_mpi(|mpi| {
+            // SAFETY: live, as MPI has just answered for it.
+            come = unsafe { mpi.have_all_come(raw) };
+            // SAFETY: as above.
+            let has_died = || !unsafe { mpi.failed_by_mpi(raw) }.is_empty();
+            come != Ok(false) || wait.may_be_in_vain(has_died)
         });
-        refused.map_or(Ok(come), |error| Err(of_error(&error)))
+        come.map_err(|error| of_error(&error))
     }
 
     /// From now on this communicator of the program is one that nobody can take into use.

@@ -16,17 +16,23 @@ use crate::{
     block::FAMPI_Init,
     calls,
     codes::{
-        FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_CREATION, PROC_FAILED, Result, done, of_agreement,
+        FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, FAMPI_ERR_THREAD,
+        FAMPI_ERR_UNSUPPORTED, PROC_FAILED, Result, done, of_agreement,
     },
+    origin::{links_two_groups, no_comm, place_in},
     query::part_of_group,
     recover::shrink_unused,
     state::{State, enter},
 };
 
+/// Errors that are only returned: the communicator is none, or MPI may not be called.
+const RETURNED_ONLY: [c_int; 5] =
+    [FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_UNSUPPORTED, FAMPI_ERR_THREAD, FAMPI_ERR_INTERNAL];
+
 /// Raises an error on a communicator: whatever its error handler does, and then the code.
 fn raised(comm: MPI_Comm, code: c_int) -> c_int {
     let code = if code == FAMPI_ERR_CREATION { PROC_FAILED } else { code };
-    if code != 0 && code != FAMPI_ERR_ARG && code != FAMPI_ERR_COMM {
+    if code != 0 && !RETURNED_ONLY.contains(&code) {
         // SAFETY: live, as the program has promised.
         unsafe { ffi::MPI_Comm_call_errhandler(comm, code) };
     }
@@ -47,17 +53,10 @@ pub extern "C" fn FAMPI_Comm_use(comm: MPI_Comm) -> c_int {
 }
 
 fn use_it(comm: MPI_Comm) -> c_int {
-    // SAFETY: reading constants that MPI's library defines.
-    let (nothing, own) = unsafe { (ffi::RSMPI_COMM_NULL, ffi::RSMPI_COMM_SELF) };
-    if comm == nothing {
+    if comm == no_comm() {
         return 0;
     }
-    let is_mpis = comm == calls::all() || comm == own;
-    let handler = (!is_mpis).then(|| calls::error_handler(comm)).flatten();
-    let code = FAMPI_Init(comm);
-    if let Some(handler) = handler {
-        calls::set_error_handler(comm, handler);
-    }
+    let code = keeping_handler(comm, || FAMPI_Init(comm));
     let served = enter(|state| {
         State::started(state)?.serves = true;
         Ok(())
@@ -65,14 +64,40 @@ fn use_it(comm: MPI_Comm) -> c_int {
     if code == 0 { served } else { code }
 }
 
+/// Does something with a communicator that makes its errors return, and gives it its error handler
+/// back, unless it is one of MPI's own.
+fn keeping_handler<T>(comm: MPI_Comm, something: impl FnOnce() -> T) -> T {
+    // SAFETY: reading a constant that MPI's library defines.
+    let own = unsafe { ffi::RSMPI_COMM_SELF };
+    let is_mpis = comm == calls::all() || comm == own;
+    let handler = (!is_mpis).then(|| calls::error_handler(comm)).flatten();
+    let done = something();
+    if let Some(handler) = handler {
+        calls::set_error_handler(comm, handler);
+    }
+    done
+}
+
+/// A communicator of one group, which is in use from now on and keeps its error handler.
+fn in_use(state: &mut State, comm: MPI_Comm) -> Result<GuestComm> {
+    if let Some(known) = state.known(comm) {
+        return Ok(known);
+    }
+    if links_two_groups(comm)? {
+        return Err(FAMPI_ERR_COMM);
+    }
+    keeping_handler(comm, || state.comm(comm))
+}
+
 /// Revokes a communicator: on all living ranks what is pending on it ends, in MPI and in blocks,
 /// which are faulty from now on; agreements and shrinks work. Local, and not undone.
 ///
-/// Returns `FAMPI_ERR_UNSUPPORTED`.
+/// Returns `FAMPI_ERR_COMM`, `FAMPI_ERR_UNSUPPORTED`.
 #[unsafe(no_mangle)]
 pub extern "C" fn FAMPI_Comm_revoke(comm: MPI_Comm) -> c_int {
     let code = enter(|state| {
         let state = State::started(state)?;
+        links_two_groups(comm)?;
         if let Some(known) = state.known(comm) {
             state.guest.revoke(known);
         }
@@ -85,7 +110,7 @@ pub extern "C" fn FAMPI_Comm_revoke(comm: MPI_Comm) -> c_int {
 
 /// Whether a communicator is revoked, as far as this rank has heard. Local.
 ///
-/// Returns `FAMPI_ERR_ARG` for a null pointer.
+/// Returns `FAMPI_ERR_ARG` for a null pointer, `FAMPI_ERR_COMM`.
 ///
 /// # Safety
 ///
@@ -94,6 +119,7 @@ pub extern "C" fn FAMPI_Comm_revoke(comm: MPI_Comm) -> c_int {
 pub unsafe extern "C" fn FAMPI_Comm_is_revoked(comm: MPI_Comm, flag: *mut c_int) -> c_int {
     let code = enter(|state| {
         let state = State::started(state)?;
+        links_two_groups(comm)?;
         let here = state.known(comm).is_some_and(|known| state.guest.is_revoked(known));
         // SAFETY: live, as the program has promised.
         let revoked = here || state.guest.with_mpi(|mpi| unsafe { mpi.has_revoked(comm) });
@@ -182,7 +208,12 @@ fn acknowledge(
     let acknowledged = state.guest.acknowledge(known, wanted);
     if wanted > 0 && acknowledged == all.len() {
         // SAFETY: live, as it is in use.
-        state.guest.with_mpi(|mpi| unsafe { mpi.acknowledge_users(comm) });
+        let heard = state.guest.with_mpi(|mpi| unsafe { mpi.failed_by_mpi(comm) });
+        // MPI may have heard of one more by now, of whom the program was not told.
+        if heard.iter().all(|rank| all.contains(rank)) {
+            // SAFETY: as above.
+            state.guest.with_mpi(|mpi| unsafe { mpi.acknowledge_users(comm) });
+        }
     }
     Ok(acknowledged)
 }
@@ -241,7 +272,7 @@ pub unsafe extern "C" fn FAMPI_Comm_agree(comm: MPI_Comm, flag: *mut c_int) -> c
             return Err(FAMPI_ERR_ARG);
         }
         let state = State::started(state)?;
-        let known = state.comm(comm)?;
+        let known = in_use(state, comm)?;
         state.serves = true;
         // SAFETY: not null, and the rest is our caller's promise.
         let mine = unsafe { flag.read() };
@@ -276,7 +307,7 @@ pub unsafe extern "C" fn FAMPI_Comm_iagree(
             return Err(FAMPI_ERR_ARG);
         }
         let state = State::started(state)?;
-        let known = state.comm(comm)?;
+        let known = in_use(state, comm)?;
         state.serves = true;
         // SAFETY: not null, and the rest is our caller's promise.
         let mine = unsafe { flag.read() };
@@ -322,19 +353,24 @@ fn shrunk(comm: MPI_Comm, nowhere: bool) -> Result<MPI_Comm> {
     if nowhere {
         return Err(FAMPI_ERR_ARG);
     }
-    let taken = done(FAMPI_Init(comm));
-    if taken == Err(FAMPI_ERR_CREATION) {
-        let mut made = calls::no_comm();
-        let code = enter(|state| {
-            // SAFETY: the variable lives for the call.
-            let step = |state: &mut State| unsafe { shrink_unused(state, comm, &raw mut made) };
-            State::started(state)?.repeat(step)
-        });
-        return done(code).map(|()| made);
-    }
-    taken?;
-    let (_, size) = crate::origin::place_in(comm)?;
+    let taken = done(enter(|state| in_use(State::started(state)?, comm).map(|_| ())));
+    let attempt = match taken {
+        Ok(()) => calls::shrink,
+        Err(FAMPI_ERR_CREATION) => shrunk_unused,
+        Err(code) => return Err(code),
+    };
+    let (_, size) = place_in(comm)?;
     // Each attempt that fails is the end of another rank.
-    let mut attempts = (0..size).map(|_| calls::shrink(comm));
+    let mut attempts = (0..size).map(|_| attempt(comm));
     attempts.find(|made| *made != Err(FAMPI_ERR_CREATION)).unwrap_or(Err(FAMPI_ERR_CREATION))
+}
+
+fn shrunk_unused(comm: MPI_Comm) -> Result<MPI_Comm> {
+    let mut made = no_comm();
+    let code = enter(|state| {
+        // SAFETY: the variable lives for the call.
+        let step = |state: &mut State| unsafe { shrink_unused(state, comm, &raw mut made) };
+        State::started(state)?.repeat(step)
+    });
+    done(code).map(|()| made)
 }

@@ -30,7 +30,7 @@ use crate::{
         FAMPI_ERR_THREAD, FAMPI_RECOVERY_MERGE, FAMPI_RECOVERY_REBUILD, FAMPI_RECOVERY_SHRINK,
         Result,
     },
-    origin::place_in,
+    origin::{free_comm, no_comm, place_in},
     owned::Owned,
     pool::{self, Entry, Pool},
     spawn::{link_to_parents, texts},
@@ -125,7 +125,7 @@ fn entered(recovery: c_int, words: Vec<CString>) -> Result<(Pool, MPI_Comm, bool
     };
     if let Some(link) = link {
         let Ok(comm) = calls::join(link) else { leave(None) };
-        calls::free_comm(link);
+        free_comm(link);
         let mut pool = Pool::joined(comm, closes_ranks, words)?;
         return match pool.recover(Entry::New) {
             Ok(Some(world)) => Ok((pool, world, true)),
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn FAMPI_World_recover(world: *mut MPI_Comm) -> c_int {
             // Whoever holds a rank keeps one.
             kept.pool.recover(Entry::Shrink)?.ok_or(FAMPI_ERR_INTERNAL)?
         };
-        calls::free_comm(replace(&mut kept.comm, next));
+        free_comm(replace(&mut kept.comm, next));
         // SAFETY: asked for null above, and the rest is our caller's promise.
         unsafe { put(world, next) }
     })
@@ -221,11 +221,11 @@ pub unsafe extern "C" fn FAMPI_World_free(world: *mut MPI_Comm) -> c_int {
         // SAFETY: our caller's promise.
         unsafe { the_world(kept, world) }?.ok_or(FAMPI_ERR_STATE)?;
         let Some(World { comm, pool, .. }) = kept.take() else { return Err(FAMPI_ERR_STATE) };
-        calls::free_comm(comm);
+        free_comm(comm);
         let dismissed = pool.dismiss();
         pool.free();
         // SAFETY: asked for null above, and the rest is our caller's promise.
-        unsafe { put(world, calls::no_comm()) }?;
+        unsafe { put(world, no_comm()) }?;
         dismissed
     })
 }

@@ -29,6 +29,7 @@ impl Engine {
     /// Asks the living for whom patient blocks wait, and ends what they do not serve. The moment
     /// for the next look, if there is anything to wait for.
     pub(super) fn ask_the_living(&mut self, now: Duration) -> Option<Duration> {
+        self.end_the_awaited_in_the_revoked();
         if !self.process.is_bereaved() {
             return None;
         }
@@ -66,6 +67,17 @@ impl Engine {
         if let Some((need, _)) = self.contents(key).probing {
             let in_vain = self.hope((key, outer), need, now) != Hope::Yes;
             self.contents_mut(key).probing = Some((need, in_vain));
+        }
+    }
+
+    /// Ends messages of the application's own, and in no block, on a communicator that is revoked.
+    fn end_the_awaited_in_the_revoked(&mut self) {
+        for at in 0..self.waiting.messages.len() {
+            let (comm, _, post) = self.waiting.messages[at];
+            let is_revoked = self.process.comm(comm).interrupts.is_revoked();
+            if is_revoked && self.process.innermost(comm).is_none() {
+                self.platform.cancel(&mut Post::Kept(post), Some(FaultCode::Interrupted));
+            }
         }
     }
 

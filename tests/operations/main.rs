@@ -9,6 +9,7 @@ mod changes;
 mod channels;
 mod checkpoints;
 mod coded;
+mod critical_path;
 mod duplicates;
 mod epochs;
 mod farewells;

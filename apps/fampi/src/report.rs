@@ -220,7 +220,9 @@ const BENCHES: [Bench; 13] = [
     Bench {
         title: "Recovery",
         about: "From a death to restored data, 1 MiB on each rank, each phase on the last rank; \
-                where processes are spawned, of half as many deaths.",
+                where processes are spawned, of half as many deaths. One after the other a \
+                recovery with a spare takes at most 9 log₂ n messages, 23 with 8 ranks and 58 with \
+                128 (`tests/operations/critical_path.rs`).",
         words: "bench recovery --ranks 4,8 --trials 100",
         quick: "bench recovery --ranks 2 --trials 2",
         keys: 3,

@@ -10,7 +10,7 @@ use crate::{
 #[test]
 fn programs_written_for_ulfm_run_on_the_agreement_of_blocks() {
     let ulfm = program(&["tests/programs/ulfm.c"], Link::Shared, &[]);
-    for what in ["agree", "iagree", "handler", "beside"] {
+    for what in ["agree", "iagree", "handler", "beside", "half", "loose"] {
         expect(&Launch::new(&ulfm, 4).words([what]), 3, "passed");
     }
 }
@@ -18,7 +18,8 @@ fn programs_written_for_ulfm_run_on_the_agreement_of_blocks() {
 #[test]
 fn after_a_death_mpis_own_calls_fail_and_programs_written_for_ulfm_go_on() {
     let ulfm = program(&["tests/programs/ulfm.c"], Link::Shared, &[]);
-    for (what, living) in [("revoke", 3), ("shrink", 1), ("any", 3), ("buddies", 2)] {
+    for (what, living) in [("revoke", 3), ("shrink", 1), ("any", 3), ("buddies", 2), ("unused", 2)]
+    {
         expect(&Launch::new(&ulfm, 4).words([what]), living, "passed");
     }
 }

@@ -166,25 +166,106 @@ static int errors;
 
 static void count_errors(MPI_Comm *comm, int *code, ...)
 {
+  int flag;
   CHECK(class_of(*code) == MPIX_ERR_PROC_FAILED || class_of(*code) == MPIX_ERR_REVOKED);
   errors++;
   MPIX_Comm_failure_ack(*comm);
+  MPIX_Comm_is_revoked(*comm, &flag);
+}
+
+static int keeps(MPI_Comm comm, MPI_Errhandler handler)
+{
+  int same;
+  MPI_Errhandler kept;
+  MPI_Comm_get_errhandler(comm, &kept);
+  same = kept == handler;
+  MPI_Errhandler_free(&kept);
+  return same;
 }
 
 /* Errors of these calls, too, go to the handler of the program, which calls them again. */
 static void handler(void)
 {
-  int flag = 1, rc;
-  MPI_Comm dup;
+  int flag = 1, rc, got;
+  MPI_Comm dup, list[2];
   MPI_Errhandler own;
   MPI_Comm_create_errhandler(count_errors, &own);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, own);
   MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+  rc = 0;
+  MPI_Comm_dup(MPI_COMM_WORLD, &list[rc++]);
+  CHECK(rc == 1 && keeps(MPI_COMM_WORLD, own) && keeps(dup, own) && keeps(list[0], own));
   last_dies();
   rc = MPIX_Comm_agree(dup, &flag);
   CHECK(class_of(rc) == MPIX_ERR_PROC_FAILED && errors == 1);
   CHECK(MPIX_Comm_agree(dup, &flag) == MPI_SUCCESS && errors == 1);
+  rc = MPI_Recv(&got, 1, MPI_INT, size - 1, 0, dup, MPI_STATUS_IGNORE);
+  CHECK(class_of(rc) == MPIX_ERR_PROC_FAILED && errors == 2 && keeps(dup, own));
+  CHECK(MPIX_Comm_revoke(dup) == MPI_SUCCESS && keeps(dup, own));
+  rc = MPI_Recv(&got, 1, MPI_INT, size - 1, 0, dup, MPI_STATUS_IGNORE);
+  CHECK(class_of(rc) == MPIX_ERR_REVOKED && errors == 3);
+  CHECK(MPIX_Comm_revoke(MPI_COMM_NULL) == FAMPI_ERR_COMM);
+  CHECK(MPIX_Comm_is_revoked(MPI_COMM_NULL, &flag) == FAMPI_ERR_COMM);
   MPI_Comm_free(&dup);
+}
+
+/* MPI has made a communicator on all but one, which goes on: the others do not wait for it. */
+static void half(void)
+{
+  int flag, rc = 0, n;
+  double began;
+  MPI_Comm made;
+  (MPI_Comm_dup)(MPI_COMM_WORLD, &made);
+  last_dies();
+  began = MPI_Wtime();
+  flag = rank > 0;
+  if (flag) {
+    rc = fampi_ulfm_made(MPI_SUCCESS, MPI_COMM_WORLD, &made);
+    CHECK(class_of(rc) == MPIX_ERR_PROC_FAILED && made == MPI_COMM_NULL);
+    CHECK(MPI_Wtime() - began < 20);
+  }
+  flag = rc == MPI_SUCCESS && rank > 0;
+  rc = MPIX_Comm_agree(MPI_COMM_WORLD, &flag);
+  CHECK(class_of(rc) == MPIX_ERR_PROC_FAILED && !flag);
+  MPIX_Comm_ack_failed(MPI_COMM_WORLD, size, &n);
+  flag = 1;
+  CHECK(MPIX_Comm_agree(MPI_COMM_WORLD, &flag) == MPI_SUCCESS && flag);
+}
+
+/* One that was never in use loses a rank, and another one in the middle of its shrink. */
+static void unused(void)
+{
+  MPI_Comm made, next;
+  int n = 0, i;
+  (MPI_Comm_dup)(MPI_COMM_WORLD, &made);
+  last_dies();
+  if (rank == size - 2) {
+    signal(SIGALRM, SIG_DFL);
+    ualarm(1000 * (1 + rand() % 20), 0);
+  }
+  CHECK(MPIX_Comm_shrink(made, &next) == MPI_SUCCESS);
+  for (i = 0; i < 100; i++) {
+    n = 1;
+    if (MPIX_Comm_agree(next, &n) == MPI_SUCCESS && rank == size - 2) pause();
+    MPIX_Comm_failure_ack(next);
+  }
+}
+
+/* A revocation ends messages of fampi's own that are in no block, too. */
+static void loose(void)
+{
+  int got, rc, flag = 1;
+  MPI_Request request;
+  if (rank == 0) {
+    usleep(100000);
+    MPIX_Comm_revoke(MPI_COMM_WORLD);
+  } else {
+    FAMPI_Irecv(&got, 1, MPI_INT, 0, 3, MPI_COMM_WORLD, &request);
+    rc = FAMPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(rc != MPI_SUCCESS);
+  }
+  CHECK(MPIX_Comm_agree(MPI_COMM_WORLD, &flag) == MPI_SUCCESS && flag);
+  if (rank == size - 1) raise(SIGKILL);
 }
 
 /* Neighbours keep each other's state; a round counts if all say so; survivors share the rest. */
@@ -300,7 +381,8 @@ int main(int argc, char **argv)
     const char *name;
     void (*run)(void);
   } all[] = {{"agree", agree}, {"iagree", iagree},   {"revoke", revocation},   {"shrink", shrink},
-             {"any", any},     {"handler", handler}, {"buddies", buddies}, {"beside", beside}};
+             {"any", any},     {"handler", handler}, {"buddies", buddies}, {"beside", beside},
+             {"half", half},   {"unused", unused},   {"loose", loose}};
   const char *what = argc > 1 ? argv[1] : "agree";
   size_t i;
   MPI_Init(&argc, &argv);

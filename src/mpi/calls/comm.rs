@@ -1,6 +1,6 @@
 //! Communicators: a checked call for each thing that we do with one.
 
-use std::{cell::RefCell, ffi::c_int, ptr};
+use std::{cell::RefCell, ffi::c_int, mem::MaybeUninit, ops::Deref, ptr};
 
 use mpi::ffi;
 
@@ -22,6 +22,51 @@ pub(in crate::mpi) struct Comm {
     raw: ffi::MPI_Comm,
     rank: u32,
     size: u32,
+}
+
+/// A communicator of the program, whose errors return as long as we have it: it has its own error
+/// handler back afterwards.
+#[derive(Debug)]
+pub(in crate::mpi) struct Borrowed {
+    comm: Comm,
+    handler: ffi::MPI_Errhandler,
+}
+
+impl Borrowed {
+    /// Takes a handle of the program.
+    ///
+    /// # Safety
+    ///
+    /// It is a live communicator.
+    pub(in crate::mpi) unsafe fn of(raw: ffi::MPI_Comm) -> Checked<Self> {
+        let mut handler = MaybeUninit::uninit();
+        check("MPI_Comm_get_errhandler", {
+            // SAFETY: live, says our caller; the result is a variable of ours.
+            unsafe { ffi::MPI_Comm_get_errhandler(raw, handler.as_mut_ptr()) }
+        })?;
+        // SAFETY: as above.
+        let comm = unsafe { Comm::from_raw(raw) };
+        // SAFETY: MPI has written it, as the call went well.
+        let handler = unsafe { handler.assume_init() };
+        comm.map(|comm| Self { comm, handler })
+    }
+}
+
+impl Deref for Borrowed {
+    type Target = Comm;
+
+    fn deref(&self) -> &Comm {
+        &self.comm
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        // SAFETY: both are live: the communicator, as it is the program's, and a reference of ours.
+        unsafe { ffi::MPI_Comm_set_errhandler(self.comm.raw, self.handler) };
+        // SAFETY: the reference is used no more; the communicator has its own.
+        unsafe { ffi::MPI_Errhandler_free(&raw mut self.handler) };
+    }
 }
 
 /// The handle of a live communicator.
@@ -105,6 +150,14 @@ impl Comm {
         let raw = unsafe { ffi::RSMPI_COMM_WORLD };
         // SAFETY: predefined, lives from initialisation on.
         unsafe { Self::from_raw(raw) }
+    }
+
+    /// How many processes this launch has; the errors of its world go where they went before.
+    pub(in crate::mpi) fn launch_size() -> Checked<u32> {
+        // SAFETY: reading a constant that MPI's library defines.
+        let raw = unsafe { ffi::RSMPI_COMM_WORLD };
+        // SAFETY: predefined, lives from initialisation on.
+        Ok(unsafe { Borrowed::of(raw) }?.size())
     }
 
     /// The communicator of this process alone; its errors return from now on.

@@ -15,7 +15,7 @@ use crate::{
     ids::CommId,
     mpi::{
         calls::{
-            comm::Comm,
+            comm::{Borrowed, Comm},
             library::{self, Checked},
             meeting::Meeting,
             ulfm::{self, Ulfm},
@@ -90,7 +90,7 @@ impl MpiPlatform {
     /// The handle is a live communicator.
     pub unsafe fn have_all_come(&mut self, raw: ffi::MPI_Comm) -> Result<bool, Error> {
         // SAFETY: live, says our caller.
-        let users = unsafe { Comm::from_raw(raw) }?;
+        let users = unsafe { Borrowed::of(raw) }?;
         Ok(self.meet_over(&users))
     }
 
@@ -106,7 +106,7 @@ impl MpiPlatform {
     /// The handle is a live communicator.
     pub unsafe fn leave_meeting(&mut self, raw: ffi::MPI_Comm) -> Result<(), Error> {
         // SAFETY: live, says our caller.
-        let users = unsafe { Comm::from_raw(raw) }?;
+        let users = unsafe { Borrowed::of(raw) }?;
         let here: Vec<Meeting> = self.meetings.extract_if(.., |it| it.is_at(&users)).collect();
         for meeting in here {
             meeting.leave(self.ulfm);
@@ -190,16 +190,18 @@ impl MpiPlatform {
     /// The handle is a live communicator.
     pub unsafe fn shrink_unused(&mut self, raw: ffi::MPI_Comm) -> Result<ffi::MPI_Comm, Error> {
         // SAFETY: live, says our caller.
-        let users = unsafe { Comm::from_raw(raw) }?;
+        let users = unsafe { Borrowed::of(raw) }?;
         let made = users.shrink(self.ulfm);
         users.acknowledge_failures(self.ulfm);
+        let have_all = users.unanimous(self.ulfm, made.is_ok());
         match made {
-            Ok(made) if users.unanimous(self.ulfm, true) => Ok(made.given_away().raw()),
-            Ok(_) => Err(Error::CreationFailed),
-            Err(_) => {
-                users.unanimous(self.ulfm, false);
+            Ok(made) if have_all => Ok(made.given_away().raw()),
+            Ok(made) => {
+                // SAFETY: nobody else has it.
+                unsafe { made.free() };
                 Err(Error::CreationFailed)
             }
+            Err(_) => Err(Error::CreationFailed),
         }
     }
 
@@ -240,7 +242,7 @@ fn meet(
 /// What every process tells the others, and the name.
 fn tell_of_oneself(source: &Comm, universe: UniverseId) -> Checked<(Acquaintance, u64)> {
     // Observers watch all processes of a launch, or none.
-    let is_launch = source.size() == Comm::world()?.size();
+    let is_launch = source.size() == Comm::launch_size()?;
     let mut met = acquaintance::meet_as_guests(source, is_launch)?;
     // The rest takes all of them, too.
     watcher::add(universe, mem::take(&mut met.processes), mem::take(&mut met.marks));

@@ -3,7 +3,7 @@
 use mpi::ffi;
 
 use super::platform::MpiPlatform;
-use crate::{fault::FaultCode, mpi::calls::comm::Comm, rank::Rank};
+use crate::{fault::FaultCode, mpi::calls::comm::Borrowed, rank::Rank};
 
 impl MpiPlatform {
     /// Revokes a communicator of the program: what is pending on it ends, everywhere.
@@ -13,7 +13,7 @@ impl MpiPlatform {
     /// The handle is a live communicator.
     pub unsafe fn revoke_users(&self, raw: ffi::MPI_Comm) {
         // SAFETY: live, says our caller.
-        if let Ok(comm) = unsafe { Comm::from_raw(raw) } {
+        if let Ok(comm) = unsafe { Borrowed::of(raw) } {
             comm.revoke(self.ulfm);
         }
     }
@@ -25,7 +25,7 @@ impl MpiPlatform {
     /// As [`Self::revoke_users`].
     pub unsafe fn has_revoked(&self, raw: ffi::MPI_Comm) -> bool {
         // SAFETY: live, says our caller.
-        let comm = unsafe { Comm::from_raw(raw) };
+        let comm = unsafe { Borrowed::of(raw) };
         comm.is_ok_and(|comm| comm.disturbance(self.ulfm) == Some(FaultCode::Interrupted))
     }
 
@@ -37,7 +37,7 @@ impl MpiPlatform {
     pub unsafe fn failed_by_mpi(&self, raw: ffi::MPI_Comm) -> Vec<Rank> {
         let mut dead = Vec::new();
         // SAFETY: live, says our caller.
-        if let Ok(comm) = unsafe { Comm::from_raw(raw) }
+        if let Ok(comm) = unsafe { Borrowed::of(raw) }
             && let Err(refusal) = comm.failed(self.ulfm, 0, |rank| dead.push(rank))
         {
             tracing::debug!(?refusal, "MPI does not say who is dead");
@@ -52,7 +52,7 @@ impl MpiPlatform {
     /// As [`Self::revoke_users`].
     pub unsafe fn acknowledge_users(&self, raw: ffi::MPI_Comm) {
         // SAFETY: live, says our caller.
-        if let Ok(comm) = unsafe { Comm::from_raw(raw) } {
+        if let Ok(comm) = unsafe { Borrowed::of(raw) } {
             comm.acknowledge_failures(self.ulfm);
         }
     }

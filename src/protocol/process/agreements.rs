@@ -12,7 +12,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Block, BlockKey, CommKey, Level, Outlet, Process};
+use super::{Block, BlockKey, CommKey, Command, Level, Outlet, Process};
 use crate::{
     fault::FaultCode,
     ids::BlockId,
@@ -84,8 +84,13 @@ impl Process {
         self.follow_up(out);
     }
 
-    /// The communicator is revoked: all blocks that this rank is in are cut short.
+    /// The communicator is revoked: all blocks that this rank is in are cut short, and what the
+    /// program does on it beside them.
     pub(super) fn cut_all_short(&mut self, key: CommKey, out: &mut impl Outlet) {
+        if let Some(data) = self.comm(key).data {
+            // No context of blocks: those that are begun later can be agreements.
+            out.command(Command::RetireContexts(data, 0, false));
+        }
         let open: Vec<BlockId> =
             self.comm(key).open.iter().map(|block| self.block(*block).scope).collect();
         for id in open {

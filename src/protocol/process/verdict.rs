@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{BlockKey, CommKey, Command, Need, Next, Outlet, Patience, Phase, Process};
+use super::{Block, BlockKey, CommKey, Command, Need, Next, Outlet, Patience, Phase, Process};
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
     ids::BlockId,
@@ -274,7 +274,8 @@ impl Process {
 
     /// Blocks that this rank started after an aborted one, and before it knew the verdict, are in
     /// the context of that one. A rank that knew the verdict first has started them in the next
-    /// context, where nothing of this rank is heard, so it would wait for ever.
+    /// context, where nothing of this rank is heard, so it would wait for ever. An agreement waits
+    /// for nothing there.
     fn interrupt_hurried(
         &mut self,
         comm: CommKey,
@@ -283,7 +284,8 @@ impl Process {
         out: &mut impl Outlet,
     ) {
         let blocks = self.comm(comm).open.iter().map(|key| self.block(*key));
-        let hurried = blocks.filter(|it| it.scope > aborted && it.context < next_context);
+        let waits = |it: &&Block| it.agreement.is_none() && it.context < next_context;
+        let hurried = blocks.filter(|it| it.scope > aborted).filter(waits);
         let hurried: Vec<BlockId> = hurried.map(|block| block.scope).collect();
         for block in hurried {
             self.flood(comm, block, out);

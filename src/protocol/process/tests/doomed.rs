@@ -2,7 +2,7 @@
 //! next block votes, and what others are told who wait.
 
 use super::*;
-use crate::protocol::agreement::FIRST_SHARED_CONTEXT;
+use crate::protocol::{agreement::FIRST_SHARED_CONTEXT, interrupt::REVOCATION};
 
 /// What this rank votes on a block whose requests, if it has any, were complete.
 fn faults_of(story: &mut Story, block: BlockKey, with_requests: bool) -> Vec<FaultCode> {
@@ -41,6 +41,28 @@ fn a_block_started_before_the_abort_was_known_is_interrupted() {
     }
     story.hears_of_abort(world, FIRST, &[]);
     assert!(story.tells(world).contains(&Message::Interrupt(SECOND)));
+}
+
+#[test]
+fn an_agreement_started_before_the_abort_was_known_dooms_no_block_that_comes_after_it() {
+    let mut story = Story::new(2);
+    let world = story.name(story.world);
+    let [first, second] = [(); 2].map(|()| story.start(story.world));
+    story.vote(first);
+    story.process.begin_agreement(second, 1);
+    story.hears_of_abort(world, FIRST, &[]);
+    assert!(!story.tells(world).contains(&Message::Interrupt(SECOND)));
+    let third = story.start(story.world);
+    assert!(faults_of(&mut story, third, true).is_empty());
+}
+
+#[test]
+fn whoever_hears_of_a_revocation_ends_what_the_program_does_beside_blocks() {
+    let mut story = Story::new(2);
+    let world = story.name(story.world);
+    story.hears(world, Message::Interrupt(REVOCATION));
+    let retired = Command::RetireContexts(DataId(0), 0, false);
+    assert!(story.told.commands.contains(&retired));
 }
 
 /// How a block is left whose operations may meet those of the next one.
