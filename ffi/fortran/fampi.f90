@@ -860,8 +860,9 @@ contains
     integer, optional, intent(out) :: ierror
     integer(c_int) :: c_flag
     integer(c_int) :: c_code
+    c_flag = -1
     c_code = c_FAMPI_Checkpoint(to_c(tb_request), step, c_flag)
-    if (c_code == FAMPI_SUCCESS) flag = c_flag /= 0
+    if (c_flag >= 0) flag = c_flag /= 0
     call end_call(c_code, "FAMPI_Checkpoint", ierror)
   end subroutine
 
@@ -956,8 +957,9 @@ contains
     integer, optional, intent(out) :: ierror
     integer(c_int) :: c_flag
     integer(c_int) :: c_code
+    c_flag = -1
     c_code = c_FAMPI_Comm_is_revoked(to_c(comm), c_flag)
-    if (c_code == FAMPI_SUCCESS) flag = c_flag /= 0
+    if (c_flag >= 0) flag = c_flag /= 0
     call end_call(c_code, "FAMPI_Comm_is_revoked", ierror)
   end subroutine
 
@@ -1112,8 +1114,9 @@ contains
     integer, optional, intent(out) :: ierror
     integer(c_int) :: c_flag
     integer(c_int) :: c_code
+    c_flag = -1
     c_code = c_FAMPI_Has_feature(to_text(name), c_flag)
-    if (c_code == FAMPI_SUCCESS) flag = c_flag /= 0
+    if (c_flag >= 0) flag = c_flag /= 0
     call end_call(c_code, "FAMPI_Has_feature", ierror)
   end subroutine
 
@@ -1607,8 +1610,9 @@ contains
     integer, optional, intent(out) :: ierror
     integer(c_int) :: c_flag
     integer(c_int) :: c_code
+    c_flag = -1
     c_code = c_FAMPI_Membership_has(membership%object, member, c_flag)
-    if (c_code == FAMPI_SUCCESS) flag = c_flag /= 0
+    if (c_flag >= 0) flag = c_flag /= 0
     call end_call(c_code, "FAMPI_Membership_has", ierror)
   end subroutine
 
@@ -1733,10 +1737,11 @@ contains
     integer(c_int) :: c_flag
     type(c_ptr) :: c_status
     integer(c_int) :: c_code
+    c_flag = -1
     c_status = c_null_ptr
     if (present(status)) c_status = c_loc(status)
     c_code = c_FAMPI_Request_get_status(to_c(request), c_flag, c_status)
-    if (c_code == FAMPI_SUCCESS) flag = c_flag /= 0
+    if (c_flag >= 0) flag = c_flag /= 0
     call end_call(c_code, "FAMPI_Request_get_status", ierror)
   end subroutine
 
@@ -1842,11 +1847,12 @@ contains
     type(c_ptr) :: c_status
     integer(c_int) :: c_code
     c_request = to_c(request)
+    c_flag = -1
     c_status = c_null_ptr
     if (present(status)) c_status = c_loc(status)
     c_code = c_FAMPI_Test(c_request, c_flag, c_status)
     call to_f(c_request, request)
-    if (c_code == FAMPI_SUCCESS) flag = c_flag /= 0
+    if (c_flag >= 0) flag = c_flag /= 0
     call end_call(c_code, "FAMPI_Test", ierror)
   end subroutine
 

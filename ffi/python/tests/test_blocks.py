@@ -4,7 +4,9 @@ import pytest
 
 
 def test_blocks_without_a_death(launch):
-    kinds = "operations buffers own early raised left late fused codes memory".split()
+    kinds = (
+        "operations buffers own early raised left late fused codes refused in_place deadline memory"
+    ).split()
     launch(4, "blocks.py", *kinds).expect(4 * len(kinds))
 
 
@@ -24,7 +26,7 @@ def test_survivors_of_a_death_have_one_report(launch):
     assert len(told) == 3 and len(set(told)) == 1, str(job)
 
 
-@pytest.mark.parametrize("what", ["waits", "kept"])
+@pytest.mark.parametrize("what", ["waits", "kept", "stranger"])
 def test_survivors_of_a_death(launch, what):
     launch(4, "deaths.py", what).expect(3)
 

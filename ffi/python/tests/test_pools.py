@@ -6,11 +6,20 @@ MODULE = "fampi.futures"
 
 
 def test_a_pool_whose_workers_live(launch):
-    launch(4, "pools.py", "again", "interface", "errors", "large", "hasty",
-           module=MODULE).expect(5)
+    kinds = "again interface errors own as_given large hasty too_large".split()
+    launch(4, "pools.py", *kinds, module=MODULE).expect(len(kinds))
 
 
-@pytest.mark.parametrize("what", [["deaths"], ["poison", "initializer"], ["idle"]])
+def test_tasks_that_wait_when_the_program_ends_are_done(launch, tmp_path):
+    launch(4, "pools.py", "queued", module=MODULE, MARKS=str(tmp_path)).expect(1)
+    assert len(list(tmp_path.iterdir())) == 40
+
+
+def test_a_program_that_workers_cannot_load_fails_its_tasks(launch):
+    launch(4, "pools.py", "unready", module=MODULE, UNREADY="yes").expect(1)
+
+
+@pytest.mark.parametrize("what", [["deaths"], ["poison", "initializer"], ["broken", "idle"]])
 def test_a_pool_outlives_its_workers(launch, tmp_path, what):
     job = launch(4, "pools.py", *what, module=MODULE, MARKS=str(tmp_path))
     job.expect(len(what))

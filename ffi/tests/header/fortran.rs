@@ -420,6 +420,8 @@ fn before(text: &mut String, function: &Function, has_error: bool) {
             ),
             Kind::HandleOut(_, true) | Kind::Handles(_) => format!("    c_{name} = to_c({name})"),
             Kind::IndexOut => format!("    {name} = MPI_UNDEFINED"),
+            // Also a call that returns an error may write it: a request that failed is over.
+            Kind::Logical => format!("    c_{name} = -1"),
             // What is not written has no entries.
             Kind::IntegerOut if function.lists_places() => format!("    {name} = 0"),
             Kind::Status | Kind::Statuses => format!(
@@ -464,7 +466,7 @@ fn after(text: &mut String, function: &Function) {
                 )
             }
             Kind::Logical => {
-                format!("    if (c_code == FAMPI_SUCCESS) {name} = c_{name} /= 0")
+                format!("    if (c_{name} >= 0) {name} = c_{name} /= 0")
             }
             Kind::IndexOut => {
                 format!("    if ({name} /= MPI_UNDEFINED) {name} = {name} + 1")

@@ -136,6 +136,7 @@ contains
     type(MPI_Group) :: failed
     integer, asynchronous :: got, sent
     integer :: code, places(4), count, cause, value, dead, dead_code
+    logical :: flag
     call FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, block)
     call die_if_planned(0, is_replacement)
     sent = rank
@@ -162,7 +163,10 @@ contains
     call check(count == 1, "one has failed")
     call MPI_Group_free(failed)
     call FAMPI_Request_free(requests(1))
-    call FAMPI_Request_free(requests(2))
+    flag = .false.
+    call FAMPI_Test(requests(2), flag, ierror=code)
+    call check(flag .and. code /= FAMPI_SUCCESS, "a failed request is over")
+    call check(requests(2)%MPI_VAL == MPI_REQUEST_NULL%MPI_VAL, "and freed")
     call FAMPI_World_recover(world)
     call MPI_Comm_size(world, size)
     call check(size == 3, "three are left")

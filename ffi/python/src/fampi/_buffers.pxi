@@ -99,6 +99,8 @@ cdef _Buffer _buffer(object given, bint is_written):
     else:
         extent = (datatype.extent if datatype is not None else buffer.view.itemsize) or 1
         fits = buffer.view.len // extent
+        if many is None and buffer.view.len % extent != 0:
+            raise ValueError(f"{buffer.view.len} bytes are no number of elements of {extent}")
         count = fits if many is None else many
         if count < 0 or count > fits:
             raise ValueError(f"{count} elements of {extent} bytes are not in {buffer.view.len}")
@@ -124,9 +126,23 @@ cdef tuple _parts(object given):
 
 
 cdef int _alike(_Buffer sent, _Buffer received) except -1:
-    """Makes sure that as much is sent as is received, for operations that take one number."""
+    """Makes sure that what is sent is what is received, for operations that take one of both."""
     if received is None or sent.start == MPI_IN_PLACE or received.start == MPI_IN_PLACE:
         return 0
     if sent.count != received.count:
         raise ValueError(f"sendbuf has {sent.count} elements, and recvbuf {received.count}")
+    if sent.datatype != received.datatype:
+        raise ValueError("sendbuf and recvbuf have elements of different types")
     return 0
+
+
+cdef object _needed(object given, str name):
+    """A buffer that an operation needs."""
+    if given is None:
+        raise TypeError(f"{name} is needed here, and was None")
+    return given
+
+
+cdef object _or_in_place(object given):
+    """What is sent, for operations that find it in the other buffer when there is none."""
+    return _IN_PLACE if given is None else given

@@ -13,6 +13,7 @@ from libc.string cimport memset
 from mpi4py.libmpi cimport *
 from mpi4py cimport MPI
 
+import os
 from time import monotonic as _monotonic
 
 from mpi4py import MPI as _mpi
@@ -198,7 +199,7 @@ def world_init(int recovery, words):
     cdef MPI_Comm world = MPI_COMM_NULL
     cdef int is_replacement = 0, code
     cdef char** argv = NULL
-    cdef list texts = [word.encode() for word in words or ()]
+    cdef list texts = [os.fsencode(word) for word in words or ()]
     cdef Py_ssize_t place
     if words is not None:
         argv = <char**> malloc((len(texts) + 1) * sizeof(char*))

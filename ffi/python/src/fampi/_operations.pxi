@@ -13,21 +13,21 @@ cdef class Block(_Transaction):
 
     def Isend(self, buf, int dest, int tag=0):
         """Sends to a rank, which receives by `Irecv` of the same block."""
-        cdef Request request = self._request(buf, None)
+        cdef Request request = self._request(_needed(buf, "buf"), None)
         return self._posted(request, FAMPI_Isend(
             request.sent.start, request.sent.count, request.sent.datatype, dest, tag, self.handle,
             &request.ob_mpi))
 
     def Issend(self, buf, int dest, int tag=0):
         """As `Isend`, and complete when its receive has started."""
-        cdef Request request = self._request(buf, None)
+        cdef Request request = self._request(_needed(buf, "buf"), None)
         return self._posted(request, FAMPI_Issend(
             request.sent.start, request.sent.count, request.sent.datatype, dest, tag, self.handle,
             &request.ob_mpi))
 
     def Irecv(self, buf, int source=MPI_ANY_SOURCE, int tag=0):
         """Receives a message of `Isend` or `Issend`. There is no `MPI.ANY_TAG`."""
-        cdef Request request = self._request(None, buf)
+        cdef Request request = self._request(None, _needed(buf, "buf"))
         request.is_receive = True
         return self._posted(request, FAMPI_Irecv(
             request.received.start, request.received.count, request.received.datatype, source, tag,
@@ -41,22 +41,28 @@ cdef class Block(_Transaction):
     def Ibcast(self, buf, int root=0):
         """The buffer of the root, on all."""
         cdef Request request = self._request(None, None)
-        request.received = _buffer(buf, self.comm.rank != root)
+        request.received = _buffer(_needed(buf, "buf"), self.comm.rank != root)
         return self._posted(request, FAMPI_Ibcast(
             request.received.start, request.received.count, request.received.datatype, root,
             self.handle, &request.ob_mpi))
 
     def Iallreduce(self, sendbuf, recvbuf, MPI.Op op=_mpi.SUM):
         """Combines the elements of all, for all."""
-        cdef Request request = self._request(sendbuf, recvbuf)
+        cdef Request request = self._request(
+            _or_in_place(sendbuf), _needed(recvbuf, "recvbuf"))
         _alike(request.sent, request.received)
         return self._posted(request, FAMPI_Iallreduce(
             request.sent.start, request.received.start, request.received.count,
             request.received.datatype, op.ob_mpi, self.handle, &request.ob_mpi))
 
+    cdef Request _rooted(self, object sendbuf, object recvbuf, int root):
+        if self.comm.rank == root:
+            return self._request(_or_in_place(sendbuf), _needed(recvbuf, "recvbuf"))
+        return self._request(_needed(sendbuf, "sendbuf"), recvbuf)
+
     def Ireduce(self, sendbuf, recvbuf, MPI.Op op=_mpi.SUM, int root=0):
         """Combines the elements of all, for the root; `recvbuf` is None elsewhere."""
-        cdef Request request = self._request(sendbuf, recvbuf)
+        cdef Request request = self._rooted(sendbuf, recvbuf, root)
         cdef _Buffer shape = request.sent
         _alike(request.sent, request.received)
         if request.sent.start == MPI_IN_PLACE:
@@ -67,7 +73,8 @@ cdef class Block(_Transaction):
 
     def Iscan(self, sendbuf, recvbuf, MPI.Op op=_mpi.SUM):
         """Combines the elements of the ranks up to this one."""
-        cdef Request request = self._request(sendbuf, recvbuf)
+        cdef Request request = self._request(
+            _or_in_place(sendbuf), _needed(recvbuf, "recvbuf"))
         _alike(request.sent, request.received)
         return self._posted(request, FAMPI_Iscan(
             request.sent.start, request.received.start, request.received.count,
@@ -75,7 +82,8 @@ cdef class Block(_Transaction):
 
     def Iexscan(self, sendbuf, recvbuf, MPI.Op op=_mpi.SUM):
         """Combines the elements of the ranks before this one."""
-        cdef Request request = self._request(sendbuf, recvbuf)
+        cdef Request request = self._request(
+            _or_in_place(sendbuf), _needed(recvbuf, "recvbuf"))
         _alike(request.sent, request.received)
         return self._posted(request, FAMPI_Iexscan(
             request.sent.start, request.received.start, request.received.count,
@@ -91,7 +99,7 @@ cdef class Block(_Transaction):
 
     def Igather(self, sendbuf, recvbuf, int root=0):
         """Equal parts of all, for the root; `recvbuf` is None elsewhere."""
-        cdef Request request = self._request(sendbuf, recvbuf)
+        cdef Request request = self._rooted(sendbuf, recvbuf, root)
         cdef _Buffer sent = request.sent, received = request.received
         if received is None:
             received = _Buffer.__new__(_Buffer)
@@ -101,7 +109,11 @@ cdef class Block(_Transaction):
 
     def Iscatter(self, sendbuf, recvbuf, int root=0):
         """Equal parts of what the root has, for all; `sendbuf` is None elsewhere."""
-        cdef Request request = self._request(sendbuf, recvbuf)
+        cdef Request request
+        if self.comm.rank == root:
+            request = self._request(_needed(sendbuf, "sendbuf"), _or_in_place(recvbuf))
+        else:
+            request = self._request(sendbuf, _needed(recvbuf, "recvbuf"))
         cdef _Buffer sent = request.sent, received = request.received
         if sent is None:
             sent = _Buffer.__new__(_Buffer)
@@ -111,7 +123,8 @@ cdef class Block(_Transaction):
 
     def Iallgather(self, sendbuf, recvbuf):
         """Equal parts of all, for all."""
-        cdef Request request = self._request(sendbuf, recvbuf)
+        cdef Request request = self._request(
+            _or_in_place(sendbuf), _needed(recvbuf, "recvbuf"))
         cdef _Buffer sent = request.sent, received = request.received
         return self._posted(request, FAMPI_Iallgather(
             sent.start, sent.count, sent.datatype, received.start, self._part(received, "recvbuf"),
@@ -119,7 +132,8 @@ cdef class Block(_Transaction):
 
     def Ialltoall(self, sendbuf, recvbuf):
         """A part for each from each."""
-        cdef Request request = self._request(sendbuf, recvbuf)
+        cdef Request request = self._request(
+            _or_in_place(sendbuf), _needed(recvbuf, "recvbuf"))
         cdef _Buffer sent = request.sent, received = request.received
         return self._posted(request, FAMPI_Ialltoall(
             sent.start, self._part(sent, "sendbuf"), sent.datatype, received.start,

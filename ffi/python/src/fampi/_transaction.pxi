@@ -49,6 +49,11 @@ cdef class _Transaction:
                 self.close()
         elif self.state == OPEN and _is_doom(error):
             try:
+                from fampi.errors import Error
+                if not isinstance(error, Error):
+                    # Of a call of mpi4py's own, which may have nothing to do with this block: it is
+                    # not committed, as its body was not done.
+                    FAMPI_Request_raise_error(self.request, FAMPI_ERR_TRANSIENT)
                 self._finish(-1)
                 try:
                     self._wait(-1)
@@ -114,7 +119,12 @@ cdef class _Transaction:
 
         `recvbuf` is written if the block commits, by the wait for it. The sum is the default.
         """
-        cdef _Buffer sent = _buffer(sendbuf, False), received = _buffer(recvbuf, True)
+        if self.state != OPEN:
+            # The first one counts, and only the time limit is another one.
+            self._finish(_timeout(timeout))
+            return
+        cdef _Buffer sent = _buffer(_or_in_place(sendbuf), False)
+        cdef _Buffer received = _buffer(_needed(recvbuf, "recvbuf"), True)
         _alike(sent, received)
         self.fused = (sent, received, _mpi.SUM if op is None else op)
         try:

@@ -54,10 +54,14 @@ class _State:
 
 
 def _like(known, raw):
-    """Bytes as an array with the type of a known one, and its shape but for the first number."""
+    """Bytes as an array with the type and the order of a known one, and its shape but for the number
+    that is the outermost in memory."""
     import numpy
 
-    return numpy.frombuffer(raw, known.dtype).reshape((-1, *known.shape[1:]))
+    flat = numpy.frombuffer(raw, known.dtype)
+    if known.flags.f_contiguous and not known.flags.c_contiguous:
+        return flat.reshape((*known.shape[:-1], -1), order="F")
+    return flat.reshape((-1, *known.shape[1:]))
 
 
 def planned_death(rank):

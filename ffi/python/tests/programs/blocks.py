@@ -231,6 +231,76 @@ def codes(world):
     assert world.comm.Get_size() == world.size
 
 
+def refused(world):
+    """Buffers that are missing, or do not fit, are refused before anything is sent."""
+    def refuses(error, call, *arguments, **words):
+        try:
+            call(*arguments, **words)
+        except error:
+            return
+        raise AssertionError(f"{call} took {arguments}")
+
+    double, integer, two = numpy.ones(1), numpy.ones(1, "i"), numpy.zeros(2)
+    single = numpy.ones(1, "f")
+    block = world.block()
+    for call in (block.Isend, block.Issend, block.Irecv):
+        refuses(TypeError, call, None, 0)
+    refuses(TypeError, block.Ibcast, None)
+    for call in (block.Iallreduce, block.Iscan, block.Iexscan):
+        refuses(TypeError, call, double, None)
+        for other in (integer, single, two):
+            refuses(ValueError, call, other, double)
+    for call in (block.Iallgather, block.Ialltoall):
+        refuses(TypeError, call, numpy.zeros(world.size), None)
+    refuses(TypeError, block.Ireduce, double, None, root=world.rank)
+    refuses(TypeError, block.Ireduce, None, None, root=(world.rank + 1) % world.size)
+    refuses(ValueError, block.Ireduce, single, double, root=world.rank)
+    refuses(TypeError, block.Igather, double, None, root=world.rank)
+    refuses(TypeError, block.Iscatter, None, double, root=world.rank)
+    refuses(TypeError, block.finish_allreduce, double, None)
+    refuses(ValueError, block.finish_allreduce, integer, double)
+    refuses(ValueError, block.Isend, [numpy.zeros(3, "f"), MPI.DOUBLE], 0)
+    block.finish()
+    block.wait()
+    block.close()
+
+
+def in_place(world):
+    """No buffer to send is the other one, as for mpi4py."""
+    size, rank = world.size, world.rank
+    sums, scan, root = (numpy.full(1, rank + 1.0) for _ in range(3))
+    parts = numpy.where(numpy.arange(size) == rank, rank + 1.0, 0.0)
+    with world.block() as block:
+        block.Iallreduce(None, sums)
+        block.Iscan(None, scan)
+        block.Iallgather(None, parts)
+        if rank == 0:
+            block.Ireduce(None, root)
+        else:
+            block.Ireduce(root, None)
+    whole = numpy.arange(size) + 1.0
+    same(sums, [whole.sum()])
+    same(scan, [whole[:rank + 1].sum()])
+    same(parts, whole)
+    if rank == 0:
+        same(root, [whole.sum()])
+    fused = numpy.full(1, rank + 1.0)
+    with world.block() as block:
+        block.finish_allreduce(None, fused)
+    same(fused, [whole.sum()])
+
+
+def deadline(world):
+    """Another end with a reduction moves the deadline, and the first one's array has the result."""
+    took, other = numpy.zeros(1), numpy.zeros(1)
+    if world.rank == 1:
+        time.sleep(0.3)
+    with world.block() as block:
+        block.finish_allreduce(numpy.ones(1), took, timeout=0.1)
+        block.finish_allreduce(numpy.ones(1), other, timeout=20)
+    assert (took[0], other[0]) == (world.size, 0), (took, other)
+
+
 def memory(world):
     """Blocks keep no array and no memory in the long run."""
     import resource

@@ -63,6 +63,29 @@ class Watched(numpy.ndarray):
     """An array that weak references can be made to."""
 
 
+def stranger(world):
+    """A block does not commit where a call of mpi4py's own has thrown a rank out of it."""
+    world.comm.Set_errhandler(MPI.ERRORS_RETURN)
+    try:
+        with world.block():
+            if world.rank == 2:
+                die()
+    except fampi.BlockFailed as failed:
+        assert failed.report.dead == (2,)
+    for _ in range(2):
+        faults = ()
+        try:
+            # The death is old, and no fault of this block.
+            with world.block():
+                if world.rank == 1:
+                    world.comm.Recv(numpy.zeros(1), source=2)
+        except fampi.BlockFailed as failed:
+            faults = failed.report.faults
+        assert faults == (fampi.Fault(1, fampi.ERR_TRANSIENT, 0, 0),), faults
+        with world.block() as block:
+            pass
+
+
 def kept(world):
     """What MPI still works on stays, whoever has let go of it; then it goes."""
     stranger = MPI.COMM_WORLD

@@ -9,7 +9,10 @@ import time
 import numpy
 
 from fampi import futures
-from fampi.futures import MPIPoolExecutor, executor, service
+from fampi.futures import MPIPoolExecutor, executor, parcels, service
+
+if os.environ.get("UNREADY") and __name__ == "__worker__":
+    raise ImportError("not on this node")
 
 MARKS = os.environ.get("MARKS", "")
 HOW = "exit" if os.environ.get("HOW") == "exit" else signal.SIGTERM
@@ -185,6 +188,93 @@ def poison():
         assert list(pool.map(square, range(20))) == [n * n for n in range(20)]
 
 
+class Point:
+    """Something of the program's own that travels in both directions."""
+
+    def __init__(self, place):
+        self.place = place
+
+    def __eq__(self, other):
+        return type(other) is Point and other.place == self.place
+
+
+class Own(Exception):
+    """An exception of the program's own."""
+
+
+class Odd(Exception):
+    """One that is not made of what is in it."""
+
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
+
+
+def moved(point):
+    return Point(point.place + 1)
+
+
+def fails_with(name, *words):
+    raise {"Own": Own, "Odd": Odd}[name](*words)
+
+
+def own():
+    """Classes of the program travel in both directions, exceptions with what Python tells of them."""
+    with MPIPoolExecutor() as pool:
+        assert pool.submit(moved, Point(4)).result(timeout=30) == Point(5)
+        error = raises(Own, lambda: pool.submit(fails_with, "Own", "mine").result(timeout=30))
+        assert error.args == ("mine",) and "in fails_with" in str(error.__cause__)
+        error = raises(RuntimeError, lambda: pool.submit(fails_with, "Odd", 1, 2).result(timeout=30))
+        assert "Odd: 1 and 2" in str(error) and "in fails_with" in str(error)
+
+
+def as_given():
+    """A task is as it was when it was given, whenever it is done."""
+    with MPIPoolExecutor(max_workers=1) as pool:
+        slow, numbers = pool.submit(time.sleep, 0.2), [1, 2]
+        total = pool.submit(sum, numbers)
+        numbers.append(100)
+        assert slow.result() is None and total.result() == 3
+
+
+def give_large(most):
+    parcels.MOST = most
+    return bytes(2 * most)
+
+
+def too_large():
+    """What does not go in one message fails one task."""
+    raises(ValueError, lambda: MPIPoolExecutor(max_workers=0))
+    most = parcels.MOST
+    with MPIPoolExecutor() as pool:
+        error = raises(OverflowError, lambda: pool.submit(give_large, 5000).result(timeout=30))
+        assert "at most 5000" in str(error)
+        parcels.MOST = 5000
+        raises(OverflowError, lambda: pool.submit(len, bytes(6000)).result(timeout=30))
+        parcels.MOST = most
+        assert list(pool.map(square, range(9))) == [n * n for n in range(9)]
+        assert pool.num_workers == 3
+
+
+def unready():
+    """A program that cannot be loaded by workers fails its tasks, and no worker."""
+    with MPIPoolExecutor() as pool:
+        errors = [pool.submit(square, n).exception(timeout=30) for n in range(5)]
+        assert all(isinstance(error, ImportError) for error in errors), errors
+        assert pool.num_workers == 3
+
+
+def note(number):
+    time.sleep(0.01)
+    open(os.path.join(MARKS, str(number)), "x").close()
+
+
+def queued():
+    """Tasks that wait when the program ends are done."""
+    pool = MPIPoolExecutor()
+    for number in range(40):
+        pool.submit(note, number)
+
+
 def initializer():
     """It is called once on each worker, replacements as well."""
     with MPIPoolExecutor(initializer=learn, initargs=("word",)) as pool:
@@ -202,6 +292,19 @@ def again():
     with MPIPoolExecutor(max_workers=1, initializer=first_fails, initargs=("once",)) as pool:
         raises(ValueError, lambda: pool.submit(square, 2).result())
         assert [pool.submit(square, n).result() for n in range(3)] == [0, 1, 4]
+
+
+def break_worker(name):
+    if first_time(name):
+        service.Sending = None
+    return name
+
+
+def broken():
+    """A worker that cannot go on dies, and is replaced."""
+    with MPIPoolExecutor() as pool:
+        assert pool.submit(break_worker, "broken").result(timeout=30) == "broken"
+        all_workers(pool)
 
 
 def idle():

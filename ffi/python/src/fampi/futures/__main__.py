@@ -1,6 +1,7 @@
 """`python3 -m fampi.futures program.py …`: rank 0 runs the program, the others work for it."""
 
-import runpy
+import io
+import os
 import sys
 import types
 
@@ -10,12 +11,20 @@ from fampi.futures import executor
 from fampi.futures.service import MASTER, Service, work
 
 
-def load_program():
-    """Makes the functions of the program known, whose main part does not run."""
-    module = types.ModuleType("__main__")
-    module.__dict__.update(runpy.run_path(sys.argv[0], run_name="__worker__"))
-    module.__name__ = "__main__"
-    sys.modules["__main__"] = module
+def run_program(name):
+    """Runs the program as a module of this name.
+
+    It stays known by both of its names: what is defined in it has that of rank 0 there, and that of
+    the workers here, and is sent in both directions.
+    """
+    path = sys.argv[0]
+    sys.path[0] = os.path.dirname(os.path.abspath(path))
+    module = types.ModuleType(name)
+    module.__file__ = path
+    sys.modules["__main__"] = sys.modules["__worker__"] = module
+    with io.open_code(path) as file:
+        code = compile(file.read(), path, "exec")
+    exec(code, module.__dict__)
 
 
 def main():
@@ -25,11 +34,12 @@ def main():
     # Replacements that are started anew have a world of their own.
     is_launched = MPI.Comm.Get_parent() == MPI.COMM_NULL
     if not is_launched or MPI.COMM_WORLD.Get_rank() != MASTER:
-        sys.exit(work(load_program))
+        # Its main part does not run here.
+        sys.exit(work(lambda: run_program("__worker__")))
     service = Service()
     executor._service = service
     try:
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        run_program("__main__")
     finally:
         service.stop()
     sys.exit(service.status)

@@ -1,7 +1,9 @@
 """The executor: what the program sees of the pool."""
 
 import itertools
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+
+from fampi.futures.parcels import packed
 
 # The service of this process, if it is the one with the program.
 _service = None
@@ -19,9 +21,8 @@ class WorkerDied(BrokenExecutor):
 class Task:
     """What a worker is to do, and the future of it."""
 
-    def __init__(self, executor, function, arguments, words):
-        self.executor, self.future = executor, Future()
-        self.function, self.arguments, self.words = function, arguments, words
+    def __init__(self, executor):
+        self.executor, self.future, self.raw = executor, Future(), b""
         # How many workers have died of it.
         self.deaths = 0
         self.has_begun = False
@@ -48,6 +49,8 @@ class MPIPoolExecutor(Executor):
             raise RuntimeError(
                 "there are no workers: start the program with `cargo fampi run -n 4 -- python3 -m "
                 "fampi.futures program.py`, and make a pool below `if __name__ == \"__main__\":`")
+        if max_workers is not None and max_workers < 1:
+            raise ValueError("max_workers must be 1 or more")
         if initializer is not None and not callable(initializer):
             raise TypeError("the initializer is to be called")
         self._number, self._most, self._busy = next(_numbers), max_workers, 0
@@ -64,7 +67,16 @@ class MPIPoolExecutor(Executor):
         """Has a worker call a function, whose result the future gets."""
         if self._is_over:
             raise RuntimeError("cannot schedule new futures after shutdown")
-        task = Task(self, fn, args, kwargs)
+        task, begin = Task(self), None
+        if self._initializer is not None:
+            # With each task, as only the worker knows whether it is new.
+            begin = self._number, self._initializer, self._initargs
+        try:
+            # As it is now: it may be sent much later, and again.
+            task.raw = packed((begin, fn, args, kwargs))
+        except Exception as error:
+            task.future.set_exception(error)
+            return task.future
         self._pending.add(task.future)
         task.future.add_done_callback(self._pending.discard)
         _service.give(task)
@@ -92,5 +104,7 @@ class MPIPoolExecutor(Executor):
                 future.cancel()
         if wait:
             for future in pending:
-                if not future.cancelled():
+                try:
                     future.exception()
+                except CancelledError:
+                    pass

@@ -4,9 +4,19 @@ import pickle
 from array import array
 
 HEAD, BODY = 1, 2
+# The bytes of one message.
+MOST = 0x7FFFFFFF
 
 # What a head says, beside the number of bytes of an object.
 END_OF_BLOCK, END_OF_POOL = -1, -2
+
+
+def packed(thing):
+    """An object as the bytes of one message; raises what it cannot be."""
+    raw = pickle.dumps(thing, protocol=5)
+    if len(raw) > MOST:
+        raise OverflowError(f"an object of {len(raw)} bytes: at most {MOST} go in one message")
+    return raw
 
 
 class Sending:

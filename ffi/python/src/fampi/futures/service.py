@@ -6,8 +6,10 @@ workers are left, rank 0 ends the block, the world is rebuilt, and the next bloc
 replacements. If rank 0 dies its workers end.
 """
 
+import os
 import pickle
 import queue
+import signal
 import sys
 import threading
 import time
@@ -18,7 +20,7 @@ from mpi4py import MPI
 
 import fampi
 from fampi.futures.executor import BrokenPool, WorkerDied
-from fampi.futures.parcels import END_OF_BLOCK, END_OF_POOL, Receiving, Sending
+from fampi.futures.parcels import END_OF_BLOCK, END_OF_POOL, Receiving, Sending, packed
 
 MASTER = 0
 # Between two looks at what has come: short at first, longer when nothing does.
@@ -60,7 +62,7 @@ class Master:
     def __init__(self, world, inbox):
         self.world, self.inbox = world, inbox
         self.waiting, self.is_over, self.is_broken = deque(), False, False
-        self.block, self.workers = None, {}
+        self.block, self.workers, self.error = None, {}, None
         self.strength = world.size - 1
         self.living = self.strength
 
@@ -114,9 +116,7 @@ class Master:
         try:
             self.world.recover()
         except fampi.Error as error:
-            self.is_broken = True
-            self.refuse(error)
-            return
+            self.is_broken, self.error = True, error
         self.begin()
 
     def take(self, seconds):
@@ -144,7 +144,7 @@ class Master:
                 has_happened = True
         drains = 2 * len(self.workers) < self.strength
         if self.is_broken and not self.workers:
-            self.refuse(fampi.Error(fampi.ERR_CREATION))
+            self.refuse(self.error)
         if not drains or self.is_broken:
             has_happened |= self.hand_out()
         return has_happened
@@ -156,13 +156,9 @@ class Master:
         if not worker.answer.is_over():
             return False
         task, worker.task = worker.task, None
-        is_result, value = pickle_loads(worker.answer)
-        worker.answer = Receiving(self.block, worker.rank)
         task.executor._busy -= 1
-        if is_result:
-            task.future.set_result(value)
-        else:
-            task.future.set_exception(value)
+        settle(task.future, worker.answer)
+        worker.answer = Receiving(self.block, worker.rank)
         return True
 
     def bury(self, worker):
@@ -198,20 +194,10 @@ class Master:
 
     def send(self, worker, task):
         """Sends a task to a worker."""
-        executor = task.executor
-        begin = None
-        if executor._initializer is not None:
-            # With each task, as only the worker knows whether it is new.
-            begin = executor._number, executor._initializer, executor._initargs
-        try:
-            raw = pickle.dumps((begin, task.function, task.arguments, task.words), protocol=5)
-        except Exception as error:
-            task.future.set_exception(error)
-            return
         worker.task = task
-        executor._busy += 1
+        task.executor._busy += 1
         try:
-            worker.sent = Sending(self.block, worker.rank, raw=raw)
+            worker.sent = Sending(self.block, worker.rank, raw=task.raw)
         except fampi.Error:
             self.bury(worker)
 
@@ -232,52 +218,97 @@ class Master:
                 task.future.set_exception(BrokenPool(str(error)))
 
 
-def pickle_loads(answer):
-    """An answer as whether it is a result, and the result or the exception."""
+def settle(future, answer):
+    """Gives a future what a worker has answered."""
     try:
-        return answer.object()
-    except Exception as error:
-        return False, error
+        is_result, value = answer.object()
+    except BaseException as error:
+        future.set_exception(error)
+        return
+    if is_result:
+        future.set_result(value)
+        return
+    raw, told = value
+    cause = RuntimeError(f"\n{told}")
+    try:
+        error = cause if raw is None else pickle.loads(raw)
+    except Exception:
+        # Such as one that is not made of what is in it.
+        error = cause
+    if error is not cause:
+        error.__cause__ = cause
+    future.set_exception(error)
 
 
-def answer_to(parcel):
-    """Does a task: whether there is a result, and the result or the exception, as bytes."""
+def failure(error):
+    """An exception as what can be sent of it: itself, if it can be, and what Python tells of it."""
+    told = "".join(traceback.format_exception(error))
     try:
+        raw = packed(error)
+    except Exception:
+        raw = None
+    return packed((False, (raw, told)))
+
+
+def answer_to(parcel, mistake):
+    """Does a task, which nobody can if the program was a mistake: what came of it, as bytes."""
+    try:
+        if mistake is not None:
+            raise mistake
         begin, function, arguments, words = parcel.object()
         if begin is not None and begin[0] not in _begun_for:
             number, initializer, initargs = begin
             initializer(*initargs)
             _begun_for.add(number)
-        answer = True, function(*arguments, **words)
+        return packed((True, function(*arguments, **words)))
     except BaseException as error:
-        told = "".join(traceback.format_exception(error))
-        error.__cause__ = RuntimeError(f"\n{told}")
-        answer = False, error
-    try:
-        return pickle.dumps(answer, protocol=5)
-    except Exception as error:
-        return pickle.dumps((False, type(error)(str(error))), protocol=5)
+        return failure(error)
 
 
 def work(load_program):
-    """Does tasks until rank 0 ends the pool, or dies; the status to leave with."""
+    """Does tasks until rank 0 ends the pool, or dies; the status to leave with.
+
+    A worker that cannot go on dies: one that leaves in order is not replaced.
+    """
     with fampi.World() as world:
+        try:
+            return work_for(world, load_program)
+        except BaseException:
+            traceback.print_exc(file=sys.stderr)
+            sys.stderr.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def work_for(world, load_program):
+    """As `work`, in a world."""
+    mistake = None
+    try:
         load_program()
-        word = END_OF_BLOCK
-        while word == END_OF_BLOCK:
-            block = world.block()
-            word = work_in(block)
-            try:
-                block.finish()
-                block.wait()
-            except fampi.BlockFailed as failed:
-                if has_left(MASTER, failed.report):
-                    return 1
-                if word == END_OF_BLOCK:
-                    world.recover()
-            finally:
-                block.close()
+    except BaseException as error:
+        mistake = error
+    word = END_OF_BLOCK
+    while word == END_OF_BLOCK:
+        block = world.block()
+        word = work_in(block, mistake)
+        try:
+            block.finish()
+            block.wait()
+        except fampi.BlockFailed as failed:
+            if has_left(MASTER, failed.report):
+                return 1
+            if word == END_OF_BLOCK:
+                go_on(world)
+        finally:
+            block.close()
     return 0
+
+
+def go_on(world):
+    """Has the dead replaced, if that can be done: rank 0 says what comes of it."""
+    try:
+        world.recover()
+    except fampi.Error:
+        pass
 
 
 def has_left(rank, report):
@@ -287,7 +318,7 @@ def has_left(rank, report):
     return rank in report.dead or ended
 
 
-def work_in(block):
+def work_in(block, mistake):
     """Does the tasks of one block; the word that ends it."""
     pause, sent = Pause(), None
     while True:
@@ -301,7 +332,7 @@ def work_in(block):
                     time.sleep(pause.grow())
             if parcel.word < 0:
                 return parcel.word
-            sent = Sending(block, MASTER, raw=answer_to(parcel))
+            sent = Sending(block, MASTER, raw=answer_to(parcel, mistake))
         except fampi.Error:
             # Rank 0 is gone, or has ended the block without a word to this rank.
             return END_OF_BLOCK
@@ -315,6 +346,8 @@ class Service:
         # (CPython 3.11).
         self.inbox, self.entered = queue.Queue(), threading.Event()
         self.status, self.master = 0, None
+        # Nothing is given any more once it has ended.
+        self.has_ended, self.gate = False, threading.Lock()
         self.thread = threading.Thread(target=self.run, name="fampi.futures")
         self.thread.start()
         self.entered.wait()
@@ -329,6 +362,8 @@ class Service:
         except BaseException as error:
             self.status = 1
             traceback.print_exc(file=sys.stderr)
+            with self.gate:
+                self.has_ended = True
             if self.master is not None:
                 self.master.give_up(error)
         finally:
@@ -338,13 +373,14 @@ class Service:
 
     def give(self, task):
         """Takes a task of the program."""
-        self.inbox.put(task)
-        if not self.thread.is_alive():
-            raise BrokenPool("the service has ended: see standard error")
+        with self.gate:
+            if self.has_ended or not self.thread.is_alive():
+                raise BrokenPool("the service has ended: see standard error")
+            self.inbox.put(task)
 
     def count(self):
         """How many workers live."""
-        return self.master.living
+        return self.master.living if self.master is not None else 0
 
     def stop(self):
         """Ends the workers when all tasks are done."""
