@@ -891,8 +891,8 @@ int FAMPI_Protect(MPI_Request tb_request,
  meanwhile: finish the block whatever comes, and branch on its report, which is the same on all
  ranks (`FAMPI_Get_failed_group` with these codes). `FAMPI_ERR_ARG` for a type that does not
  divide what was protected; else as `FAMPI_Protect`. A program with `FAMPI_Restart` calls it
- first, in the same block. Survivors of a rebuild have their ranks; after a merge, which changes
- them, nothing counts as protected.
+ first, in the same block. Survivors of a rebuild have their ranks; after a merge that has changed
+ one of them nothing counts as protected.
 
  Pointers:
 
@@ -1320,7 +1320,8 @@ int FAMPI_Comm_ishrink(MPI_Comm comm,
 /*
  Starts to make a communicator like `comm` was, with replacements in exactly the failed ranks.
  All living ranks call it, after a block that named the dead, on `comm` or on a communicator in
- use that has all of its ranks; failed are those that the shrunken communicator leaves out.
+ use that has all of its ranks; `comm` was in use before they died (`FAMPI_Init`). Failed are
+ those that the shrunken communicator leaves out.
 
  `aux_intercomm` links survivors and replacements (`FAMPI_Comm_spawn` over the shrunken
  communicator). `ranks`, of meaning at rank `root` of `comm`, or at the next living one when
@@ -1342,8 +1343,9 @@ int FAMPI_Comm_ishrink(MPI_Comm comm,
  Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when a process of the link died
  meanwhile, which ends all rebuilds over it: shrink and spawn again; and on all others when
  `root` has given another number than that of the failed ranks, or a rank that the link does not
- have, which is `FAMPI_ERR_ARG` of this call there. Otherwise `FAMPI_ERR_COMM`,
- `FAMPI_ERR_COUNT`.
+ have, or a rank a null pointer, which is `FAMPI_ERR_ARG` of this call there. This call returns `FAMPI_ERR_CREATION` for a
+ `comm` that was not in use, which ends all rebuilds over the link, and `FAMPI_ERR_PENDING` while
+ another communicator is being made. Otherwise `FAMPI_ERR_COMM`, `FAMPI_ERR_ARG`.
 
  Pointers:
 
@@ -1366,7 +1368,8 @@ int FAMPI_Comm_irebuild(MPI_Comm comm,
  come.
 
  Waiting returns `FAMPI_ERR_CREATION` when the rebuild failed: this process is not needed, unless
- it has joined another communicator over this link, which lives on and recovers.
+ it has joined another communicator over this link, which lives on and recovers. This call
+ returns `FAMPI_ERR_PENDING` while another one is being made.
 
  Pointers:
 
@@ -1771,12 +1774,14 @@ int FAMPI_Waitsome_local(int incount,
 
  `world` becomes a duplicate of `MPI_COMM_WORLD` without the spares, or, on a replacement, the
  world that has been recovered, with `is_replacement` 1: it has the rank of a dead one and none
- of its data. It is in use (`FAMPI_Init`) and stays the library's: `FAMPI_World_free` frees it.
+ of its data. Who takes the place of a process that died before there was a world is like all
+ others. It is in use (`FAMPI_Init`) and stays the library's: `FAMPI_World_free` frees it.
 
  Returns, on all living ranks, `FAMPI_ERR_CREATION` when a process died before the world was
- there, and no process could be put in its place. `FAMPI_ERR_ARG` for null pointers, an unknown
- recovery or as many spares as processes, `FAMPI_ERR_STATE` for a second call, else as
- `FAMPI_Init`.
+ there, and no process could be put in its place: at the beginning, where `MPI_COMM_WORLD` is
+ taken into use and duplicated, none can. `FAMPI_ERR_ARG` for null pointers, an unknown recovery
+ or as many spares as processes, `FAMPI_ERR_STATE` for a second call, whatever came of the first,
+ else as `FAMPI_Init`.
 
  Pointers:
 
@@ -1803,9 +1808,9 @@ int FAMPI_World_init(int recovery,
 
  Returns, on all living ranks, `FAMPI_ERR_CREATION` when it cannot be done: too many deaths in
  it, or too few spares where no process is to be started; `FAMPI_ERR_UNSUPPORTED` when the
- launcher refused to start any. The world is as it was then, with its dead. `FAMPI_ERR_COMM` for
- another communicator than that of `FAMPI_World_init`, `FAMPI_ERR_STATE` before it,
- `FAMPI_ERR_ARG`.
+ launcher refused to start any. The world is as it was then, with its dead. `FAMPI_ERR_PENDING`
+ while the program has fampi make a communicator, `FAMPI_ERR_COMM` for another one than that of
+ `FAMPI_World_init`, `FAMPI_ERR_STATE` before it, `FAMPI_ERR_ARG`.
 
  Pointers:
 

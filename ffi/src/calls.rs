@@ -25,6 +25,7 @@ use crate::{
     rooted::FAMPI_Ibcast,
     spawn::FAMPI_Comm_spawn,
     standard::FAMPI_Request_free,
+    state::{self, State},
     wait::FAMPI_Wait_local,
 };
 
@@ -165,6 +166,11 @@ fn made_by(start: impl FnOnce(*mut MPI_Comm, *mut MPI_Request) -> c_int) -> Resu
 pub(crate) fn shrink(comm: MPI_Comm) -> Result<MPI_Comm> {
     // SAFETY: both variables live until the wait has ended.
     made_by(|made, request| unsafe { FAMPI_Comm_ishrink(comm, made, request) })
+}
+
+/// An error as long as a communicator is being made.
+pub(crate) fn nothing_in_the_making() -> Result<()> {
+    done(state::enter(|state| State::started(state)?.nothing_in_the_making()))
 }
 
 /// The ranks of a communicator, and behind them those that are linked to them.

@@ -67,6 +67,8 @@ pub(crate) struct Pool {
     /// What a new process runs; nothing where none is to be started.
     words: Vec<CString>,
     attempt: c_int,
+    /// There was a world of these ranks before, whose data who is new in it lacks.
+    pub(crate) has_had_world: bool,
 }
 
 impl Pool {
@@ -80,14 +82,16 @@ impl Pool {
         let (_, size) = place_in(comm)?;
         let ranks = size - spares;
         let places = (0..size).map(|at| if at < ranks { at } else { PARKED }).collect();
-        Ok(Self { comm, places, ranks, closes_ranks, words, attempt: 0 })
+        let has_had_world = false;
+        Ok(Self { comm, places, ranks, closes_ranks, words, attempt: 0, has_had_world })
     }
 
     /// That which a new process has joined.
     pub(crate) fn joined(comm: MPI_Comm, closes_ranks: bool, words: Vec<CString>) -> Result<Self> {
         let (_, size) = place_in(comm)?;
         let places = vec![UNKNOWN; size as usize];
-        Ok(Self { comm, places, ranks: 0, closes_ranks, words, attempt: 0 })
+        let has_had_world = false;
+        Ok(Self { comm, places, ranks: 0, closes_ranks, words, attempt: 0, has_had_world })
     }
 
     pub(crate) fn has_spares(&self) -> bool {
@@ -154,16 +158,16 @@ impl Pool {
     /// Starts processes, which are behind all others.
     fn grow(&mut self, count: c_int) -> Result<()> {
         let link = calls::spawn(self.comm, &self.words, count)?;
-        let grown = calls::grow(self.comm, link, count)?;
+        let grown = calls::grow(self.comm, link, count);
         free_comm(link);
-        free_comm(replace(&mut self.comm, grown));
+        free_comm(replace(&mut self.comm, grown?));
         self.places.extend((0..count).map(|_| UNKNOWN));
         Ok(())
     }
 
     /// New processes learn what the others know, which then is the same everywhere.
     fn tell(&mut self) -> Result<()> {
-        let known = [self.attempt, self.ranks];
+        let known = [self.attempt, self.ranks, self.has_had_world.into()];
         let mine: Vec<c_int> = known.into_iter().chain(self.places.iter().copied()).collect();
         let mut all = vec![UNKNOWN; mine.len()];
         let told = together(self.comm, || calls::greatest(self.comm, &mine, &mut all).map(Some));
@@ -174,8 +178,9 @@ impl Pool {
         }
         self.attempt = all[0];
         self.ranks = all[1];
+        self.has_had_world = all[2] == 1;
         // Nobody has said anything of those who are new.
-        let places = all[2..].iter().map(|place| (*place).max(PARKED));
+        let places = all[3..].iter().map(|place| (*place).max(PARKED));
         self.places = places.collect();
         Ok(())
     }

@@ -132,6 +132,7 @@ pub unsafe extern "C" fn FAMPI_Comm_ishrink(
             return Err(FAMPI_ERR_ARG);
         }
         let state = State::started(state)?;
+        state.nothing_in_the_making()?;
         let is_known = state.known(comm).is_some();
         if links_two_groups(comm)? {
             return Err(FAMPI_ERR_COMM);
@@ -149,7 +150,8 @@ pub unsafe extern "C" fn FAMPI_Comm_ishrink(
 
 /// Starts to make a communicator like `comm` was, with replacements in exactly the failed ranks.
 /// All living ranks call it, after a block that named the dead, on `comm` or on a communicator in
-/// use that has all of its ranks; failed are those that the shrunken communicator leaves out.
+/// use that has all of its ranks; `comm` was in use before they died (`FAMPI_Init`). Failed are
+/// those that the shrunken communicator leaves out.
 ///
 /// `aux_intercomm` links survivors and replacements (`FAMPI_Comm_spawn` over the shrunken
 /// communicator). `ranks`, of meaning at rank `root` of `comm`, or at the next living one when
@@ -171,8 +173,9 @@ pub unsafe extern "C" fn FAMPI_Comm_ishrink(
 /// Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when a process of the link died
 /// meanwhile, which ends all rebuilds over it: shrink and spawn again; and on all others when
 /// `root` has given another number than that of the failed ranks, or a rank that the link does not
-/// have, which is `FAMPI_ERR_ARG` of this call there. Otherwise `FAMPI_ERR_COMM`,
-/// `FAMPI_ERR_COUNT`.
+/// have, or a rank a null pointer, which is `FAMPI_ERR_ARG` of this call there. This call returns `FAMPI_ERR_CREATION` for a
+/// `comm` that was not in use, which ends all rebuilds over the link, and `FAMPI_ERR_PENDING` while
+/// another communicator is being made. Otherwise `FAMPI_ERR_COMM`, `FAMPI_ERR_ARG`.
 ///
 /// # Safety
 ///
@@ -191,14 +194,14 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild(
     request: *mut MPI_Request,
 ) -> c_int {
     enter(|state| {
-        // SAFETY: our caller's promise.
-        let ranks = unsafe { list(N_ranks, ranks) }?;
-        if newcomm.is_null() || request.is_null() || !(0..=1).contains(&is_local) {
-            return Err(FAMPI_ERR_ARG);
-        }
         let groups = groups_of(aux_intercomm)?;
         let state = State::started(state)?;
-        let failed = state.comm(comm)?;
+        state.nothing_in_the_making()?;
+        let failed = state.comm(comm).inspect_err(|_| {
+            // Others count on this rebuild before the next one.
+            // SAFETY: a live link, as MPI has just said.
+            state.guest.with_mpi(|mpi| unsafe { mpi.cut(aux_intercomm) });
+        })?;
         let (me, size) = place_in(comm)?;
         if !(0..size).contains(&root) {
             return Err(FAMPI_ERR_ARG);
@@ -207,24 +210,37 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild(
         let vacant: Vec<u32> = vacant.into_iter().map(c_int::cast_unsigned).collect();
         let is_dead = |rank: c_int| vacant.contains(&rank.cast_unsigned());
         let root = (root..size).chain(0..root).find(|rank| !is_dead(*rank)).unwrap_or(root);
-        let mut taken: Vec<c_int> = ranks.to_vec();
-        taken.sort_unstable();
-        taken.dedup();
-        let most = groups[usize::from(is_local == 0)];
-        let fits = taken.len() == vacant.len() && taken.iter().all(|it| (0..most).contains(it));
         let (rank, size, is_root) = (me.cast_unsigned(), size.cast_unsigned(), me == root);
-        let ranks = ranks.iter().map(|rank| rank.cast_unsigned()).collect();
+        // SAFETY: our caller's promise for the root.
+        let given = if is_root { unsafe { list(N_ranks, ranks) } } else { Ok(&mut [][..]) };
+        let most = groups[usize::from(is_local == 0)];
+        let fits =
+            |ranks: &&mut [c_int]| fills(ranks, vacant.len(), most) && (0..=1).contains(&is_local);
+        let given = given.and_then(|ranks| {
+            let is_right = (!is_root || fits(&ranks)) && !newcomm.is_null() && !request.is_null();
+            if is_right { Ok(ranks) } else { Err(FAMPI_ERR_ARG) }
+        });
+        let ranks = given.iter().flat_map(|ranks| ranks.iter()).map(|rank| rank.cast_unsigned());
+        let ranks = ranks.collect();
         let replacements = is_root.then_some(Replacements { are_local: is_local == 1, ranks });
         let root = root.cast_unsigned();
         let survivor = Survivor { comm: failed, rank, root, size, vacant, replacements };
         let plan = Plan::new(aux_intercomm, Some(survivor));
-        if is_root && !fits {
+        if let Err(code) = given {
             rebuild::refuse(state, &plan);
-            return Err(FAMPI_ERR_ARG);
+            return Err(code);
         }
         let stage = rebuild::begin(state, plan);
         add(state, stage, newcomm, request)
     })
+}
+
+/// True when these are as many processes as places are vacant, each once, of so many.
+fn fills(ranks: &[c_int], vacant: usize, most: c_int) -> bool {
+    let mut taken = ranks.to_vec();
+    taken.sort_unstable();
+    taken.dedup();
+    taken.len() == vacant && taken.iter().all(|it| (0..most).contains(it))
 }
 
 /// Starts to make a communicator of the ranks of one, and of so many that are linked to them, which
@@ -261,7 +277,8 @@ pub(crate) unsafe fn igrow(
 /// come.
 ///
 /// Waiting returns `FAMPI_ERR_CREATION` when the rebuild failed: this process is not needed, unless
-/// it has joined another communicator over this link, which lives on and recovers.
+/// it has joined another communicator over this link, which lives on and recovers. This call
+/// returns `FAMPI_ERR_PENDING` while another one is being made.
 ///
 /// # Safety
 ///
@@ -278,6 +295,7 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild_join(
         }
         groups_of(aux_intercomm)?;
         let state = State::started(state)?;
+        state.nothing_in_the_making()?;
         let stage = rebuild::begin(state, Plan::new(aux_intercomm, None));
         add(state, stage, newcomm, request)
     })

@@ -24,8 +24,8 @@ use mpi::ffi;
 use crate::beneath;
 use crate::{
     codes::{
-        FAMPI_ERR_COMM, FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST,
-        FAMPI_ERR_THREAD, FAMPI_ERR_UNSUPPORTED, Result, of_error,
+        FAMPI_ERR_COMM, FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, FAMPI_ERR_PENDING,
+        FAMPI_ERR_REQUEST, FAMPI_ERR_THREAD, FAMPI_ERR_UNSUPPORTED, Result, of_error,
     },
     freed::{FREED, Freed, attribute, comm_is_freed, mark},
     handles::{Awaited, Block, Entry, Handles, Kind, List},
@@ -378,6 +378,11 @@ impl State {
             self.guest.step_of_wait(&mut steps, PAUSE);
         }
         Ok(())
+    }
+
+    /// An error as long as a communicator is being made: another one would meet it in MPI.
+    pub(crate) fn nothing_in_the_making(&self) -> Result<()> {
+        if self.handles.makings().is_empty() { Ok(()) } else { Err(FAMPI_ERR_PENDING) }
     }
 
     /// From now on this communicator of the program is that one of ours.

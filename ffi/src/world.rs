@@ -18,6 +18,7 @@ use std::{
     mem::replace,
     panic::{AssertUnwindSafe, catch_unwind},
     process::exit,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use mpi::ffi::MPI_Comm;
@@ -45,6 +46,9 @@ struct World {
 }
 
 static WORLD: Owned<RefCell<Option<World>>> = Owned::new(RefCell::new(None));
+
+/// This process has entered a world, or has tried to.
+static HAS_ENTERED: AtomicBool = AtomicBool::new(false);
 
 /// Runs the body of a function; its result becomes the return code.
 fn with_world(body: impl FnOnce(&mut Option<World>) -> Result<()>) -> c_int {
@@ -76,12 +80,14 @@ fn with_world(body: impl FnOnce(&mut Option<World>) -> Result<()>) -> c_int {
 ///
 /// `world` becomes a duplicate of `MPI_COMM_WORLD` without the spares, or, on a replacement, the
 /// world that has been recovered, with `is_replacement` 1: it has the rank of a dead one and none
-/// of its data. It is in use (`FAMPI_Init`) and stays the library's: `FAMPI_World_free` frees it.
+/// of its data. Who takes the place of a process that died before there was a world is like all
+/// others. It is in use (`FAMPI_Init`) and stays the library's: `FAMPI_World_free` frees it.
 ///
 /// Returns, on all living ranks, `FAMPI_ERR_CREATION` when a process died before the world was
-/// there, and no process could be put in its place. `FAMPI_ERR_ARG` for null pointers, an unknown
-/// recovery or as many spares as processes, `FAMPI_ERR_STATE` for a second call, else as
-/// `FAMPI_Init`.
+/// there, and no process could be put in its place: at the beginning, where `MPI_COMM_WORLD` is
+/// taken into use and duplicated, none can. `FAMPI_ERR_ARG` for null pointers, an unknown recovery
+/// or as many spares as processes, `FAMPI_ERR_STATE` for a second call, whatever came of the first,
+/// else as `FAMPI_Init`.
 ///
 /// # Safety
 ///
@@ -102,7 +108,7 @@ pub unsafe extern "C" fn FAMPI_World_init(
         if !known.contains(&recovery) {
             return Err(FAMPI_ERR_ARG);
         }
-        if kept.is_some() {
+        if HAS_ENTERED.swap(true, Ordering::Relaxed) {
             return Err(FAMPI_ERR_STATE);
         }
         // SAFETY: our caller's promise.
@@ -128,7 +134,10 @@ fn entered(recovery: c_int, words: Vec<CString>) -> Result<(Pool, MPI_Comm, bool
         free_comm(link);
         let mut pool = Pool::joined(comm, closes_ranks, words)?;
         return match pool.recover(Entry::New) {
-            Ok(Some(world)) => Ok((pool, world, true)),
+            Ok(Some(world)) => {
+                let is_new = replace(&mut pool.has_had_world, true);
+                Ok((pool, world, is_new))
+            }
             Ok(None) => enter_late(pool),
             Err(_) => leave(Some(pool)),
         };
@@ -138,17 +147,26 @@ fn entered(recovery: c_int, words: Vec<CString>) -> Result<(Pool, MPI_Comm, bool
     let wanted = env::var("FAMPI_SPARES").ok().and_then(|spares| spares.trim().parse().ok());
     let spares = wanted.unwrap_or(0).max(0);
     if spares >= size {
+        free_comm(comm);
         return Err(FAMPI_ERR_ARG);
     }
     let mut pool = Pool::of_launch(comm, spares, closes_ranks, words)?;
-    match pool.recover(Entry::Whole)? {
-        Some(world) => Ok((pool, world, false)),
-        None => enter_late(pool),
+    match pool.recover(Entry::Whole) {
+        Ok(Some(world)) => {
+            pool.has_had_world = true;
+            Ok((pool, world, false))
+        }
+        Ok(None) => enter_late(pool),
+        Err(code) => {
+            pool.free();
+            Err(code)
+        }
     }
 }
 
 /// A process that has no rank yet.
 fn enter_late(mut pool: Pool) -> Result<(Pool, MPI_Comm, bool)> {
+    pool.has_had_world = true;
     match pool.park() {
         Some(world) => Ok((pool, world, true)),
         None => leave(Some(pool)),
@@ -178,9 +196,9 @@ fn leave(pool: Option<Pool>) -> ! {
 ///
 /// Returns, on all living ranks, `FAMPI_ERR_CREATION` when it cannot be done: too many deaths in
 /// it, or too few spares where no process is to be started; `FAMPI_ERR_UNSUPPORTED` when the
-/// launcher refused to start any. The world is as it was then, with its dead. `FAMPI_ERR_COMM` for
-/// another communicator than that of `FAMPI_World_init`, `FAMPI_ERR_STATE` before it,
-/// `FAMPI_ERR_ARG`.
+/// launcher refused to start any. The world is as it was then, with its dead. `FAMPI_ERR_PENDING`
+/// while the program has fampi make a communicator, `FAMPI_ERR_COMM` for another one than that of
+/// `FAMPI_World_init`, `FAMPI_ERR_STATE` before it, `FAMPI_ERR_ARG`.
 ///
 /// # Safety
 ///
@@ -193,6 +211,8 @@ pub unsafe extern "C" fn FAMPI_World_recover(world: *mut MPI_Comm) -> c_int {
         if !calls::has_lost_ranks(kept.comm)? {
             return Ok(());
         }
+        // Before the spares are woken up, who would wait for the ranks.
+        calls::nothing_in_the_making()?;
         let next = if kept.recovery == FAMPI_RECOVERY_SHRINK {
             calls::shrink(kept.comm)?
         } else {

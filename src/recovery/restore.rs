@@ -57,10 +57,16 @@ struct Lost {
     partner: Option<Rank>,
 }
 
+/// In the place of a version: this process has a state that it has protected as another rank.
+const MOVED: u64 = u64::MAX;
+
 impl Found {
-    /// What the ranks have told; nothing if no rank has anything.
+    /// What the ranks have told; nothing if no rank has anything, or one has another rank by now.
     fn of_words(words: &[u64], now: Rc<Keepers>) -> Option<Self> {
         let (words, _) = words.as_chunks::<6>();
+        if words.iter().any(|words| words[0] == MOVED) {
+            return None;
+        }
         let newest = words.iter().max_by_key(|words| words[0])?;
         let (version, redundancy) = (newest[0], Redundancy::of_word(newest[4]));
         let has = |&[version, elements, kept_version, kept_elements, _, nodes]: &[u64; 6]| Has {
@@ -213,8 +219,12 @@ impl Engine {
         let is_like = whole && self.partnership().is_like(self, comm, over);
         let slot = self.job.copies.slot(number);
         // Survivors that inherited and have other partners now cannot serve the whole world.
-        let [version, kept_version] = [slot.known.version, slot.kept_version]
+        let [mut version, kept_version] = [slot.known.version, slot.kept_version]
             .map(|version| if is_like { version } else { 0 });
+        // Who keeps what of whom is known by ranks, which are those of others now.
+        if whole && !is_like && over.is_some() && slot.known.version > 0 {
+            version = MOVED;
+        }
         let mine = [
             version,
             slot.known.own_elements as u64,

@@ -199,6 +199,21 @@ fn worlds(words: [&str; 4]) -> Launch {
 }
 
 #[test]
+fn nothing_counts_as_protected_after_a_merge_that_has_changed_ranks() {
+    let moved = program(&["tests/programs/moved.c"], Link::Shared, &[]);
+    for words in [["0", "0"], ["1", "0"], ["2", "1"], ["3", "0"]] {
+        expect(&Launch::new(&moved, 4).words(words), 4, ": passed");
+    }
+}
+
+#[test]
+fn who_takes_the_place_of_a_rank_that_died_before_there_was_a_world_lacks_no_data() {
+    let first = program(&["tests/programs/first.c"], Link::Shared, &["-Wl,--export-dynamic"]);
+    expect(&Launch::new(&first, 4), 4, ": passed");
+    expect(&Launch::new(&first, 4).spares(1), 4, ": passed");
+}
+
+#[test]
 fn a_world_is_complete_again_whoever_dies_in_whichever_call_of_its_recovery() {
     for words in [
         ["survivor", "rebuild", "1", "9"],
