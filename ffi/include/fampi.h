@@ -891,8 +891,8 @@ int FAMPI_Protect(MPI_Request tb_request,
  meanwhile: finish the block whatever comes, and branch on its report, which is the same on all
  ranks (`FAMPI_Get_failed_group` with these codes). `FAMPI_ERR_ARG` for a type that does not
  divide what was protected; else as `FAMPI_Protect`. A program with `FAMPI_Restart` calls it
- first, in the same block. Survivors of a rebuild have their ranks; after a merge that has changed
- one of them nothing counts as protected.
+ first, in the same block. Survivors of a rebuild have their ranks; after a merge that has
+ changed one of them nothing counts as protected.
 
  Pointers:
 
@@ -1343,9 +1343,10 @@ int FAMPI_Comm_ishrink(MPI_Comm comm,
  Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when a process of the link died
  meanwhile, which ends all rebuilds over it: shrink and spawn again; and on all others when
  `root` has given another number than that of the failed ranks, or a rank that the link does not
- have, or a rank a null pointer, which is `FAMPI_ERR_ARG` of this call there. This call returns `FAMPI_ERR_CREATION` for a
- `comm` that was not in use, which ends all rebuilds over the link, and `FAMPI_ERR_PENDING` while
- another communicator is being made. Otherwise `FAMPI_ERR_COMM`, `FAMPI_ERR_ARG`.
+ have, or a rank a null pointer, which is `FAMPI_ERR_ARG` of this call there. This call returns
+ `FAMPI_ERR_CREATION` for a `comm` that was not in use, which ends all rebuilds over the link,
+ and `FAMPI_ERR_PENDING` while another communicator is being made. Otherwise `FAMPI_ERR_COMM`,
+ `FAMPI_ERR_ARG`.
 
  Pointers:
 

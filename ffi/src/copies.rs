@@ -196,8 +196,8 @@ impl Room {
 /// meanwhile: finish the block whatever comes, and branch on its report, which is the same on all
 /// ranks (`FAMPI_Get_failed_group` with these codes). `FAMPI_ERR_ARG` for a type that does not
 /// divide what was protected; else as `FAMPI_Protect`. A program with `FAMPI_Restart` calls it
-/// first, in the same block. Survivors of a rebuild have their ranks; after a merge that has changed
-/// one of them nothing counts as protected.
+/// first, in the same block. Survivors of a rebuild have their ranks; after a merge that has
+/// changed one of them nothing counts as protected.
 ///
 /// # Safety
 ///

@@ -173,9 +173,10 @@ pub unsafe extern "C" fn FAMPI_Comm_ishrink(
 /// Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when a process of the link died
 /// meanwhile, which ends all rebuilds over it: shrink and spawn again; and on all others when
 /// `root` has given another number than that of the failed ranks, or a rank that the link does not
-/// have, or a rank a null pointer, which is `FAMPI_ERR_ARG` of this call there. This call returns `FAMPI_ERR_CREATION` for a
-/// `comm` that was not in use, which ends all rebuilds over the link, and `FAMPI_ERR_PENDING` while
-/// another communicator is being made. Otherwise `FAMPI_ERR_COMM`, `FAMPI_ERR_ARG`.
+/// have, or a rank a null pointer, which is `FAMPI_ERR_ARG` of this call there. This call returns
+/// `FAMPI_ERR_CREATION` for a `comm` that was not in use, which ends all rebuilds over the link,
+/// and `FAMPI_ERR_PENDING` while another communicator is being made. Otherwise `FAMPI_ERR_COMM`,
+/// `FAMPI_ERR_ARG`.
 ///
 /// # Safety
 ///

@@ -282,7 +282,7 @@ fn launch(
             }
             _ => "failed: see above".to_owned(),
         };
-        eprintln!("fampi: the measurement with {of} {why}");
+        say!("fampi: the measurement with {of} {why}");
         return Ok(Err(finished.end.status()));
     }
     let rows = csv::rows_of(&finished.lines, what.columns);

@@ -1,14 +1,21 @@
 //! `fampi run --checkpoint`: jobs whose states outlive them.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::IntoRawFd as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use rustix::fs::FlockOperation;
+use rustix::io::{Errno, FdFlags};
 
 use crate::refusal::{Misuse, whole};
 
 /// How the names of checkpoints end.
 const ENDING: &str = "ckpt";
+
+/// The file that is locked by the job that saves in its folder.
+const LOCK: &str = "lock";
 
 #[derive(Args)]
 pub(crate) struct Checkpoints {
@@ -34,9 +41,15 @@ pub(crate) struct Checkpoints {
 }
 
 impl Checkpoints {
+    /// Takes the folder for the job that this tool is about to start, if it will do.
+    pub(crate) fn claim(&self, is_here: bool) -> Result<(), Misuse> {
+        self.check(is_here)?;
+        self.lock()
+    }
+
     /// Refuses folders that will not do. Where all ranks are on this machine, the folder for
     /// checkpoints is there afterwards; other machines may have one of their own.
-    pub(crate) fn check(&self, is_here: bool) -> Result<(), Misuse> {
+    fn check(&self, is_here: bool) -> Result<(), Misuse> {
         match (&self.checkpoint, &self.restart) {
             (None, None) if self.has_details() => {
                 Err(Misuse("say where checkpoints go, too: --checkpoint FOLDER".to_owned()))
@@ -59,6 +72,33 @@ impl Checkpoints {
                 .map_err(|error| Misuse(format!("{} cannot be made: {error}", folder.display()))),
             _ => Ok(()),
         }
+    }
+
+    /// Keeps other jobs off the folder for as long as this tool lives, or a process of the job that
+    /// it starts here: two of them would save parts of one set.
+    ///
+    /// # Errors
+    ///
+    /// Another job has it.
+    fn lock(&self) -> Result<(), Misuse> {
+        let Some(folder) = self.checkpoint.as_ref().or(self.restart.as_ref()) else {
+            return Ok(());
+        };
+        // A folder that cannot be written to is refused by those who save there.
+        let file = File::options().create(true).append(true).open(folder.join(LOCK));
+        let Ok(file) = file else { return Ok(()) };
+        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        // Some file systems have no locks.
+        if locked == Err(Errno::WOULDBLOCK) {
+            return Err(Misuse(format!(
+                "a job saves in {} and has not ended: wait for it (`fampi jobs`), or end it",
+                folder.display()
+            )));
+        }
+        let _ = rustix::io::fcntl_setfd(&file, FdFlags::empty());
+        // Open until the last of those who have it has ended.
+        let _ = file.into_raw_fd();
+        Ok(())
     }
 
     /// True when it is said how to save.

@@ -137,7 +137,7 @@ fn solve(
         let printed = fs::read_to_string(log).unwrap_or_default();
         let last: Vec<&str> = printed.lines().rev().take(8).collect();
         for line in last.iter().rev() {
-            eprintln!("  {line}");
+            say!("  {line}");
         }
         bail!("minife {how}: all it said is in {}", shown(log));
     }

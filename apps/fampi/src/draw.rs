@@ -76,7 +76,7 @@ pub(crate) fn main(options: &Options) -> Result<u8> {
 
 fn deliver(drawn: &Path, target: &Target) -> Result<()> {
     target.write(&fs::read(drawn)?)?;
-    eprintln!("fampi: {}", shown(target.path()));
+    say!("fampi: {}", shown(target.path()));
     Ok(())
 }
 

@@ -175,8 +175,8 @@ impl Study<'_> {
                     Ended::Judged(sorted) => sorted,
                 };
                 if let Err(reason) = &sorted {
-                    eprintln!("fampi: {keys} keys, {name}, run {run} failed: {reason}");
-                    eprintln!("fampi: what it said is in {}", shown(&log));
+                    say!("fampi: {keys} keys, {name}, run {run} failed: {reason}");
+                    say!("fampi: what it said is in {}", shown(&log));
                 } else {
                     let _ = fs::remove_file(&log);
                 }
@@ -367,9 +367,9 @@ fn report(options: &Options, cells: &[Cell], folder: &Path, csv: &Path) -> Resul
          the slow are stopped for {} ms",
         options.ranks, options.runs, options.interval, options.stopped
     );
-    eprintln!("fampi: {}", shown(csv));
+    say!("fampi: {}", shown(csv));
     for file in drawing::write(cells, &caption, folder)? {
-        eprintln!("fampi: {}", shown(&file));
+        say!("fampi: {}", shown(&file));
     }
     let failed = cells.iter().any(|cell| cell.runs.iter().any(Result::is_err));
     Ok(u8::from(failed))

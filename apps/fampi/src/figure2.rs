@@ -220,8 +220,8 @@ impl Cell {
             }
             Err(reason) => {
                 let name = self.situation.name;
-                eprintln!("fampi: {title}, {name}, run {round} failed: {reason}");
-                eprintln!("fampi: what it said is in {}", shown(log));
+                say!("fampi: {title}, {name}, run {round} failed: {reason}");
+                say!("fampi: what it said is in {}", shown(log));
             }
         }
         self.runs.push(run);
@@ -337,15 +337,15 @@ fn report(options: &Options, studies: &[Study], folder: &Path, csv: &Path) -> Re
         Panel { title: format!("{title}, {size}"), bars: study.cells.iter().map(bar).collect() }
     };
     let figure = Figure { panels: studies.iter().map(panel).collect(), caption: options.caption() };
-    eprintln!("fampi: {}", shown(csv));
+    say!("fampi: {}", shown(csv));
     for file in figure.write(folder)? {
-        eprintln!("fampi: {}", shown(&file));
+        say!("fampi: {}", shown(&file));
     }
     let cells = || studies.iter().flat_map(|study| &study.cells);
     let failed = cells().flat_map(|cell| &cell.runs).filter(|run| run.is_err()).count();
     let all = cells().map(|cell| cell.runs.len()).sum::<usize>();
     if failed > 0 {
-        eprintln!("fampi: {failed} of {all} runs failed, see above");
+        say!("fampi: {failed} of {all} runs failed, see above");
     }
     Ok(u8::from(cells().any(|cell| cell.median().is_none())))
 }

@@ -94,7 +94,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         let path = prefix.join("share/man/man3").join(page.name).with_extension("3");
         place(page.text.as_bytes(), &path, 0o644)?;
     }
-    eprintln!(
+    say!(
         "fampi: installed for {} below {}: set PKG_CONFIG_PATH to its lib/pkgconfig, or \
          CMAKE_PREFIX_PATH to it, and MANPATH to its share/man",
         options.mpi,

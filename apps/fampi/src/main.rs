@@ -23,6 +23,14 @@
 
 #![forbid(unsafe_code)]
 
+/// Prints a line to standard error. That nobody reads it is no reason to end a job.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
 mod bench;
 mod cargo;
 mod checkpoint;
@@ -142,7 +150,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let Some(failure) = session::become_leader_if_asked() {
-        eprintln!("fampi: {failure:#}");
+        say!("fampi: {failure:#}");
         return ExitCode::from(127);
     }
     let asked = nodes::start_daemon_if_asked().or_else(detector::silence::run_if_asked);
@@ -150,7 +158,7 @@ fn main() -> ExitCode {
         return match done {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
-                eprintln!("fampi: {failure:#}");
+                say!("fampi: {failure:#}");
                 ExitCode::FAILURE
             }
         };
@@ -162,7 +170,7 @@ fn main() -> ExitCode {
     match done {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("fampi: {error:#}");
+            say!("fampi: {error:#}");
             ExitCode::from(refusal::status(&error))
         }
     }

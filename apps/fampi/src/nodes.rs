@@ -165,7 +165,7 @@ impl Spaces {
             bail!(Misuse(format!("name spaces for several nodes take root: {advice}")));
         }
         if let Some(most) = most_neighbours().filter(|most| number * (number - 1) > *most) {
-            eprintln!(
+            say!(
                 "fampi: {number} name spaces may need more than the {most} entries that the \
                  kernel's table of addresses has for all of them: if connections time out, raise \
                  it by `sysctl {NEIGHBOURS}={}`",
@@ -336,11 +336,11 @@ mod tests {
     #[test]
     fn name_spaces_have_names_and_addresses_and_are_gone_afterwards() {
         if !rustix::process::geteuid().is_root() {
-            return eprintln!("skipped: name spaces take root");
+            return say!("skipped: name spaces take root");
         }
         let spaces = match Spaces::make(2) {
             Ok(spaces) => spaces,
-            Err(error) => return eprintln!("skipped: {error:#}"),
+            Err(error) => return say!("skipped: {error:#}"),
         };
         let name = spaces.names[1].clone();
         let inside = |name, nodes| inside(name, nodes, &allowed());

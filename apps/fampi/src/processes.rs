@@ -50,9 +50,21 @@ impl Process {
     /// The rank that the launcher gave to this process, if it is one of the first launch: processes
     /// that these spawn later count from rank 0 again, in a name space of their own.
     pub(crate) fn launched_rank(self) -> Option<u32> {
+        // Our launcher names processes for MPIs that do not.
+        if let Some(place) = self.variable("FAMPI_NODE_PROCESS") {
+            return place.strip_prefix("1:")?.parse().ok();
+        }
         let first = self.variable("PMIX_NAMESPACE").is_none_or(|space| space.ends_with("@1"));
         first.then(|| self.variable("PMIX_RANK")?.parse().ok()).flatten()
     }
+}
+
+/// True if this process was started with a signal ignored, as `nohup` does.
+pub(crate) fn ignores(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// The living processes of a session, its leader included.

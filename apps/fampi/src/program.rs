@@ -46,9 +46,14 @@ pub(crate) fn find<'a>(
     match on_path {
         Some(file) => check(&file),
         None if word.is_empty() || !Path::new(word).exists() => Err(unknown(workspace, word)),
-        None => check(Path::new(word)),
+        None => check(Path::new(word)).and_then(|()| Err(not_on_path(word))),
     }
     .map(|()| None)
+}
+
+fn not_on_path(word: &OsStr) -> Stopped {
+    let name = word.display();
+    missing(format!("{name} is in the current folder, and not on PATH: write ./{name}"))
 }
 
 fn unknown(workspace: &Workspace, word: &OsStr) -> Stopped {

@@ -31,7 +31,7 @@ impl Step {
     /// The step has succeeded: its line stays, with its duration.
     pub(crate) fn finish(self) {
         self.bar.finish_and_clear();
-        eprintln!("fampi: {} ({})", self.what, short(self.begun.elapsed()));
+        say!("fampi: {} ({})", self.what, short(self.begun.elapsed()));
     }
 }
 

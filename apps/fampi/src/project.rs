@@ -69,7 +69,7 @@ pub(crate) fn make(options: &NewOptions) -> Result<u8> {
     }
     fs::rename(&filled, &folder).with_context(refused)?;
     let place = shown(&folder);
-    eprintln!("fampi: {place} is made: `cd {place} && cargo build --release`, then `{run}`");
+    say!("fampi: {place} is made: `cd {place} && cargo build --release`, then `{run}`");
     Ok(0)
 }
 
@@ -87,12 +87,16 @@ fn package_name(folder: &Path) -> Result<&str, Misuse> {
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let good = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(plain);
-    if good && !["fampi", "test", "core", "std"].contains(&name) {
+    // Names of crates, and of folders in which cargo builds.
+    let taken = ["fampi", "test", "core", "std", "build", "deps", "examples", "incremental"];
+    if good && !taken.contains(&name) {
         return Ok(name);
     }
-    let sentence = "a program's name begins with a letter, has letters, digits, - and _, and is \
-                    not `fampi`: name the folder otherwise";
-    Err(Misuse(sentence.to_owned()))
+    Err(Misuse(format!(
+        "a program's name begins with a letter, has letters, digits, - and _, and is none of {}: \
+         name the folder otherwise",
+        taken.join(", ")
+    )))
 }
 
 /// What stands behind `fampi =` in a manifest.

@@ -121,7 +121,7 @@ pub(crate) fn measure(
         let new = deaths_of(&finished.lines, way);
         if (new.len() as u32) < wanted {
             let (number, told) = (before + 1, new.len());
-            eprintln!("fampi: launch {number} broke off after {told} of {wanted} deaths");
+            say!("fampi: launch {number} broke off after {told} of {wanted} deaths");
         }
         deaths.extend(new);
         if deaths.len() as u32 >= trials {

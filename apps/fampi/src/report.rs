@@ -288,7 +288,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
                 continue;
             }
             if bench.how == How::OnNodes && !may_make_nodes {
-                eprintln!("fampi: left out, as it takes root: `cargo fampi {}`", bench.words);
+                say!("fampi: left out, as it takes root: `cargo fampi {}`", bench.words);
                 continue;
             }
             let words = if options.quick { bench.quick } else { bench.words };
@@ -308,7 +308,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let text = page::page(&about, &summaries, options.quick);
     if let Some(path) = &options.to {
         write(path, &text)?;
-        eprintln!("fampi: {}", shown(path));
+        say!("fampi: {}", shown(path));
     } else if options.quick {
         print!("{text}");
     } else {
@@ -317,7 +317,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         let new = page::with_table(&old, &page::readme_table(&summaries)?)?;
         write(&workspace.root().join(PAGE), &text)?;
         write(&readme, &new)?;
-        eprintln!("fampi: wrote {PAGE}, and the table of README.md");
+        say!("fampi: wrote {PAGE}, and the table of README.md");
     }
     Ok(0)
 }

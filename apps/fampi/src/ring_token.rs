@@ -141,10 +141,10 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         println!("{claim}: {verdict}");
     }
     let missed = claims.iter().filter(|(_, verdict)| *verdict != shape::YES).count();
-    eprintln!("fampi: {missed} of {} claims were missed", claims.len());
-    eprintln!("fampi: {}", shown(&csv_path));
+    say!("fampi: {missed} of {} claims were missed", claims.len());
+    say!("fampi: {}", shown(&csv_path));
     for file in drawing::write(&stories, &captions(options), &folder)? {
-        eprintln!("fampi: {}", shown(&file));
+        say!("fampi: {}", shown(&file));
     }
     Ok(0)
 }
@@ -210,7 +210,7 @@ impl<'a> Laboratory<'a> {
         if options.nodes > 1 {
             match Nodes::new(options.nodes.min(options.ranks), &[]) {
                 Ok(made) => nodes = Some(made),
-                Err(reason) => eprintln!("fampi: all ranks are on one node: {reason:#}"),
+                Err(reason) => say!("fampi: all ranks are on one node: {reason:#}"),
             }
         }
         Ok(Self {

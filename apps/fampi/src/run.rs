@@ -139,7 +139,7 @@ fn schedule(text: &str) -> Result<String, Misuse> {
 /// All ranks have finished in order: a rank that was to die in an iteration did not.
 fn say_who_was_spared(kills: &[Kill]) {
     for Kill { rank, .. } in kills.iter().filter(|it| matches!(it.when, When::Iteration(_))) {
-        eprintln!(
+        say!(
             "fampi: rank {rank} was not killed: the program ended before that step, or has no \
              steps, as it does not use `World::run`; write {rank}@1.5s to kill it by the clock"
         );
@@ -246,7 +246,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     options.check(processes)?;
     let (word, arguments) = options.program.split_first().expect("required by the parser");
     let own = program::find(workspace, word)?;
-    options.checkpoints.check(options.is_here())?;
+    options.checkpoints.claim(options.is_here())?;
     let target = options.trace.as_deref().map(|path| Target::of("--trace", path)).transpose()?;
     let of_mpi = workspace.on(options.mpi);
     let mpi = setup::ensure_within(&of_mpi, options.timeout)?;
@@ -292,7 +292,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     if finished.goes_on {
         // The job uses them, and the guard removes them after its end.
         std::mem::forget((nodes, reports, trace));
-        eprintln!("{GOES_ON}");
+        say!("{GOES_ON}");
         return Ok(finished.end.status());
     }
 
@@ -304,7 +304,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         // What the ranks said of themselves goes first.
         Err(error) if status == 0 => Err(error),
         Err(error) => {
-            eprintln!("fampi: {error:#}");
+            say!("fampi: {error:#}");
             Ok(status)
         }
         Ok(()) => Ok(status),
@@ -315,7 +315,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
 fn recommend_spares(options: &Options, started: u32) {
     if started > 0 && options.mpi == Family::OpenMpi {
         let spares = options.spares.saturating_add(started);
-        eprintln!(
+        say!(
             "fampi: messages to processes that were started go by TCP, also on their own node: \
              with --spares {spares} steps are as fast as before a death"
         );
@@ -325,28 +325,29 @@ fn recommend_spares(options: &Options, started: u32) {
 /// Says how the run has ended; its exit status.
 fn conclude(options: &Options, finished: &Finished, reports: &Reports, account: &Account) -> u8 {
     if options.timeline {
-        eprint!("{account}");
+        say!("{}", account.to_string().trim_end());
     } else {
-        account.lines().iter().for_each(|line| eprintln!("fampi: {line}"));
+        account.lines().iter().for_each(|line| say!("fampi: {line}"));
     }
     recommend_spares(options, account.started());
     if let (End::TimedOut, Some(limit)) = (finished.end, options.timeout) {
-        eprintln!("fampi: still running after {} s: ended", limit.as_secs_f64());
+        say!("fampi: still running after {} s: ended", limit.as_secs_f64());
     }
     let count = reports.count(&finished.outlived);
-    let kills = Kills {
-        planned: options.kills.len().max(finished.killed + account.planned_by_ranks()),
-        done: finished.killed,
-    };
+    let done = finished.killed + account.planned_by_ranks();
+    let kills = Kills { planned: options.kills.len().max(done), done: finished.killed };
     let verdict = status::verdict(finished.end, count, kills);
     if let Some(remark) = verdict.remark {
-        eprintln!("fampi: {remark}");
+        say!("fampi: {remark}");
     }
     let all_well = verdict.status == 0 && count.deaths() == 0;
     say_who_was_spared(if all_well { &options.kills } else { &[] });
-    if options.strict && verdict.status == 0 && count.deaths() != options.kills.len() {
-        let (deaths, asked) = (count.deaths(), options.kills.len());
-        eprintln!("fampi: --strict: {deaths} processes died, and --kill names {asked}");
+    let (deaths, asked) = (count.deaths(), options.kills.len());
+    if options.strict && verdict.status == 0 && [deaths, done] != [asked; 2] {
+        say!(
+            "fampi: --strict: {deaths} processes died, {done} of them as planned, and --kill names \
+             {asked}"
+        );
         return 1;
     }
     verdict.status

@@ -166,8 +166,10 @@ pub(crate) fn become_leader_if_asked() -> Option<anyhow::Error> {
 
 /// Runs a launcher to its end, which is also the end of everything it started.
 pub(crate) fn run(command: &Command, mut script: Script<'_>) -> Result<Finished> {
-    let mut signals =
-        Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
+    // Under `nohup` the end of a terminal is none of the run.
+    let signals =
+        [SIGINT, SIGTERM].into_iter().chain((!processes::ignores(SIGHUP)).then_some(SIGHUP));
+    let mut signals = Signals::new(signals).context("cannot watch for signals")?;
     let folder = tempfile::Builder::new().prefix("fampi-launch-").tempdir();
     let folder = folder.context("cannot make a temporary folder")?;
     let mut leader = leader_of(command, script.outlived.is_some());
@@ -358,7 +360,7 @@ impl Deaths {
                 next = next.min(elapsed + (late / 10).min(ALONE / 10));
                 return true;
             }
-            eprintln!("fampi: rank {rank} is not there any more: not killed");
+            say!("fampi: rank {rank} is not there any more: not killed");
             false
         });
         self.next = next;
@@ -371,7 +373,7 @@ impl Deaths {
             } else {
                 "no process of that rank was seen on this machine".to_owned()
             };
-            eprintln!("fampi: rank {rank} was not killed: {why}");
+            say!("fampi: rank {rank} was not killed: {why}");
         }
     }
 }

@@ -67,7 +67,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         cargo::build(workspace, Program::node())?;
     }
     let real = fs::canonicalize(&mpi.prefix)?;
-    eprintln!("fampi: {family} {} in {}: ready", mpi.facts.version, shown(&real));
+    say!("fampi: {family} {} in {}: ready", mpi.facts.version, shown(&real));
     Ok(0)
 }
 
@@ -196,7 +196,7 @@ fn asked_for(prefix: &Path) -> Result<PathBuf> {
         bail!("{} {why}: {}", prefix.display(), advice());
     }
     if facts.family == Family::OpenMpi && facts.version.crashes_survivors() {
-        eprintln!(
+        say!(
             "fampi: Open MPI {} is known to crash healthy ranks after a failure: used because it \
              was asked for; {OPEN_MPI} does not",
             facts.version
@@ -229,7 +229,7 @@ fn found_on_path(workspace: &Workspace) -> Option<PathBuf> {
         },
         Err(_) => "is not an Open MPI".to_owned(),
     };
-    eprintln!("fampi: the MPI in {} {reason}: not used", prefix.display());
+    say!("fampi: the MPI in {} {reason}: not used", prefix.display());
     None
 }
 

@@ -84,14 +84,17 @@ fn may_begin(held: &[u8]) -> bool {
     NOISE.iter().any(|(noise, _)| noise.starts_with(held))
 }
 
-/// Copies `input` to `output` until its end, without the noise.
+/// Copies `input` to `output` until its end, without the noise. When the reader of the output is
+/// gone the input is read all the same, as who writes it would be ended.
 pub(crate) fn copy(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
     let mut filter = Filter::default();
     let mut chunk = [0; 4096];
+    let mut written = Ok(());
     loop {
         match input.read(&mut chunk) {
-            Ok(0) => return output.write_all(filter.rest()),
-            Ok(count) => filter.pass(&chunk[..count], &mut output)?,
+            Ok(0) => return written.and_then(|()| output.write_all(filter.rest())),
+            Ok(count) if written.is_ok() => written = filter.pass(&chunk[..count], &mut output),
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

@@ -106,8 +106,45 @@ fn a_run_tells_who_died_when_and_how_who_noticed_and_what_followed() {
     // The same without the plan of the command line, which a strict run does not accept.
     let output = run(&["-n", "2", "--strict", "--kill", "1@step:9999", "--", &program], &[]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let sentence = "--strict: 0 processes died, and --kill names 1";
+    let sentence = "--strict: 0 processes died, 0 of them as planned, and --kill names 1";
     assert!(said(&output).contains(sentence), "{}", said(&output));
+    // As many deaths as are named, of another rank.
+    let dies =
+        "[ \"$PMIX_RANK\" = 2 ] && { (sleep 0.5; kill -9 $$) & }; exec \"$0\" --steps 300000";
+    let words =
+        ["-n", "4", "--strict", "--kill", "1@step:9999999", "--", "sh", "-c", dies, &program];
+    let output = run(&words, &[]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let sentence = "--strict: 1 processes died, 0 of them as planned, and --kill names 1";
+    assert!(said(&output).contains(sentence), "{}", said(&output));
+}
+
+#[test]
+fn a_job_goes_on_without_a_reader_of_its_errors_and_under_nohup_without_its_terminal() {
+    let program = built("ring", ".");
+    let script = r#"
+        { "$0" run -n 2 --kill 1@step:2000 -- "$1" --steps 20000; echo $? > "$2"; } 2>&1 | true
+    "#;
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let status = home.path().join("status");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_fampi"), &program]).arg(&status);
+    assert!(shell.status().expect("a shell").success());
+    assert_eq!(fs::read_to_string(&status).expect("a status").trim(), "0");
+
+    let script = r#"trap '' HUP; "$0" run -n 1 -- sleep 3 & p=$!; sleep 1; kill -HUP $p; wait $p"#;
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-c", script, env!("CARGO_BIN_EXE_fampi")]).output().expect("a shell");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+}
+
+#[test]
+fn what_cannot_be_printed_is_told_and_is_no_success() {
+    let script = r#""$0" run -n 1 -- echo something > /dev/full"#;
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-c", script, env!("CARGO_BIN_EXE_fampi")]).output().expect("a shell");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("cannot be written, and is lost"), "{}", said(&output));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A program as the tests of the workspace have built it; or its name, which the tool builds.
 fn built(name: &str) -> PathBuf {
@@ -159,6 +161,36 @@ fn minife_goes_on_with_more_or_fewer_ranks() {
         let steps: u32 = newest.split('-').nth(2).expect("steps").parse().expect("a number");
         assert!(steps > before, "each job saves what is newer: {newest}");
         before = steps;
+    }
+}
+
+#[test]
+fn no_two_jobs_save_in_one_folder() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let folder = home.path().to_str().expect("a name");
+    let run = |program: &[&str]| {
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+        tool.args(["run", "-n", "1", "--checkpoint", folder, "--"]).args(program);
+        tool.stdin(Stdio::null());
+        tool
+    };
+    let mut first = run(&["sleep", "5"]).spawn().expect("the tool starts");
+    while !home.path().join("lock").exists() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let second = run(&["true"]).output().expect("the tool starts");
+    assert_eq!(second.status.code(), Some(2), "{}", said(&second));
+    assert!(said(&second).contains("and has not ended: wait for it"), "{}", said(&second));
+    // Its job goes on, and has the folder still.
+    thread::sleep(Duration::from_secs(1));
+    first.kill().expect("it is there");
+    first.wait().expect("it was started");
+    let second = run(&["true"]).output().expect("the tool starts");
+    assert_eq!(second.status.code(), Some(2), "{}", said(&second));
+    let begun = Instant::now();
+    while !run(&["true"]).status().expect("the tool starts").success() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the job has ended");
+        thread::sleep(Duration::from_millis(100));
     }
 }
 

@@ -4,6 +4,14 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+/// Prints a line to standard error. That nobody reads it is no reason to end a job.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
 pub mod console;
 pub mod daemon;
 mod place;

@@ -138,7 +138,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     println!("{}\n{LEGEND}", csv::table(&HEADER, &rows));
     if let Some((folder, name)) = picture {
         for file in draw(&studies, options, &folder, &name)? {
-            eprintln!("fampi: {}", shown(&file));
+            say!("fampi: {}", shown(&file));
         }
     }
     Ok(0)
@@ -240,7 +240,7 @@ impl Study<'_> {
         let done = self.deaths.len() - told;
         let broke_off = done < trials as usize && !self.is_never_reported();
         if broke_off && !matches!(finished.end, End::Interrupted(_)) {
-            eprintln!("fampi: a launch broke off after {done} of {trials} deaths");
+            say!("fampi: a launch broke off after {done} of {trials} deaths");
         }
         Ok(finished.end)
     }

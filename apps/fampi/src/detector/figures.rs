@@ -187,7 +187,7 @@ fn deaths(workspace: &Workspace, options: &Options, folder: &Path) -> Result<Res
     if numbers.iter().any(|nodes| *nodes > 1)
         && let Err(reason) = Nodes::new(2, &[])
     {
-        eprintln!("fampi: on one node alone: {reason:#}");
+        say!("fampi: on one node alone: {reason:#}");
         numbers.retain(|nodes| *nodes == 1);
     }
     for nodes in numbers {
@@ -240,7 +240,7 @@ fn draw_deaths(rows: &[Row], options: &Options, folder: &Path) -> Result<()> {
         series: all.filter(|series| !series.points.is_empty()).collect(),
     };
     for file in chart.write(folder, "figure-11")? {
-        eprintln!("fampi: {}", shown(&file));
+        say!("fampi: {}", shown(&file));
     }
     Ok(())
 }
@@ -334,7 +334,7 @@ fn draw_noise(rows: &[Row], options: &Options, folder: &Path) -> Result<()> {
         }
     };
     for file in write_below_each_other(&OPERATIONS.map(chart), folder, "figure-7")? {
-        eprintln!("fampi: {}", shown(&file));
+        say!("fampi: {}", shown(&file));
     }
     Ok(())
 }

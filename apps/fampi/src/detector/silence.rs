@@ -79,7 +79,7 @@ pub(super) fn rows(observer: &Path, trials: u32, quick: bool) -> Result<Result<V
     let nodes = match Nodes::new(most, &[]) {
         Ok(nodes) => nodes,
         Err(reason) => {
-            eprintln!("fampi: without nodes that are real: {reason:#}");
+            say!("fampi: without nodes that are real: {reason:#}");
             return Ok(Ok(Vec::new()));
         }
     };

@@ -130,7 +130,7 @@ pub(super) fn rows(workspace: &Workspace, options: &Options) -> Result<Vec<Row>>
 pub(super) fn draw(rows: &[Row], folder: &Path) -> Result<()> {
     for (name, chart) in charts(rows).into_iter().filter(|(_, chart)| !chart.series.is_empty()) {
         for file in chart.write(folder, name)? {
-            eprintln!("fampi: {}", shown(&file));
+            say!("fampi: {}", shown(&file));
         }
     }
     Ok(())

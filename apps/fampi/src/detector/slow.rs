@@ -87,7 +87,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     if let Some(folder) = &options.plots {
         for (name, chart) in charts(&rows) {
             for file in chart.write(folder, name)? {
-                eprintln!("fampi: {}", shown(&file));
+                say!("fampi: {}", shown(&file));
             }
         }
     }

@@ -117,6 +117,9 @@ fn programs_of_mpich_end_with_their_status_and_one_that_cannot_start_says_so() {
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
     let told = text(&output.stderr);
     assert!(told.contains("the job did not start: rank 1 ended with status 4"), "{told}");
+    let mut tool = fampi(&["--mpi", "mpich", "-n", "2", "--kill", "1@0.2s", "--", "sleep", "1"]);
+    let output = tool.output().expect("the tool starts");
+    assert!(text(&output.stderr).contains("1 process was killed"), "{}", said(&output));
 }
 
 /// The last line of a run that ended in order, with the digits of its result.

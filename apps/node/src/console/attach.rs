@@ -175,17 +175,17 @@ fn show_end(records: &[Record]) -> Result<u8> {
         let is_here = records.iter().any(|record| record.node == number);
         if !is_here && !first.lost.contains(&number) {
             let (name, folder) = (&place.name, first.folder()?);
-            eprintln!("fampi-node: what was printed on {name} is there, in {}", folder.display());
+            say!("fampi-node: what was printed on {name} is there, in {}", folder.display());
         }
     }
     for remark in records.iter().filter_map(|it| it.remark.as_ref()) {
-        eprintln!("fampi-node: {remark}");
+        say!("fampi-node: {remark}");
     }
     let Some((status, why)) = records.iter().find_map(|it| it.ended.clone()) else {
         bail!("{} was killed with all that is known of it here", first.job);
     };
     if let Some(why) = why {
-        eprintln!("fampi-node: {why}");
+        say!("fampi-node: {why}");
     }
     Ok(status)
 }
@@ -203,7 +203,8 @@ fn print_files(record: &Record) -> Result<()> {
     files.sort();
     for (_, name) in files {
         let bytes = fs::read(record.folder()?.join(&name)).unwrap_or_default();
-        write(Path::new(&name).extension() == Some("err".as_ref()), &bytes);
+        write(Path::new(&name).extension() == Some("err".as_ref()), &bytes)
+            .context("what the job has printed cannot be written, and stays")?;
     }
     Ok(())
 }

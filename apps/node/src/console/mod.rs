@@ -130,12 +130,12 @@ impl Console {
                 }
             }
             if let Some(complaint) = self.complaint.take() {
-                eprintln!("fampi-node: {complaint}");
+                say!("fampi-node: {complaint}");
             }
         }
         let overs = || self.nodes.iter().filter(|it| !it.is_lost).filter_map(|it| it.over.as_ref());
         if let Some(why) = overs().find_map(|(_, why)| why.as_ref()) {
-            eprintln!("fampi-node: {why}");
+            say!("fampi-node: {why}");
         }
         Ok(overs().map(|(status, _)| *status).max())
     }
@@ -232,7 +232,7 @@ impl Console {
             Word::Remark(text) => {
                 let remark = format!("{}: {text}", node.name);
                 if !self.remarks.contains(&remark) {
-                    eprintln!("fampi-node: {remark}");
+                    say!("fampi-node: {remark}");
                     self.remarks.insert(remark);
                 }
             }
@@ -243,7 +243,7 @@ impl Console {
                 // Each daemon tells of it.
                 if !std::mem::replace(&mut lost.is_reported, true) && !self.is_leaving {
                     lost.is_lost = true;
-                    eprintln!("fampi-node: {} is lost, with {processes} processes", lost.name);
+                    say!("fampi-node: {} is lost, with {processes} processes", lost.name);
                 }
             }
             // Of others than a console.
@@ -272,10 +272,10 @@ impl Console {
         let Place { name, slots, address } = place;
         match watched {
             Ok(link) => {
-                eprintln!("fampi-node: {name} has joined");
+                say!("fampi-node: {name} has joined");
                 self.links.insert(self.last, link);
             }
-            Err(error) => eprintln!(
+            Err(error) => say!(
                 "fampi-node: {name} has joined; what its processes print stays there: {error:#}"
             ),
         }

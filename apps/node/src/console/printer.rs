@@ -4,7 +4,8 @@
 //! can still end the job.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -13,6 +14,8 @@ use crate::protocol::orders::{Printed, Stream};
 
 /// A line that goes on for so long is printed before its end.
 const LONGEST: usize = 64 << 10;
+
+static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 
 /// Bytes of a stream that have been printed, and the node that it comes from.
 pub(super) type Done = (usize, Stream, u64);
@@ -39,14 +42,14 @@ impl Printer {
             for (node, printed) in to_do {
                 let stream = printed.stream.clone();
                 let complete = lines.take(printed);
-                write(stream.is_error, &complete);
+                note(write(stream.is_error, &complete));
                 if !complete.is_empty() {
                     // In the end nobody wants to know.
                     let _ = say.send((node, stream, complete.len() as u64));
                 }
             }
             for (stream, rest) in lines.0 {
-                write(stream.is_error, &rest);
+                note(write(stream.is_error, &rest));
             }
         });
         Self { work, done, thread }
@@ -87,18 +90,29 @@ impl Lines {
     }
 }
 
-/// Writes to standard output, or error.
-pub(super) fn write(is_error: bool, bytes: &[u8]) {
-    if bytes.is_empty() {
-        return;
+/// True if something could not be printed, though there is a reader.
+pub(super) fn has_failed() -> bool {
+    HAS_FAILED.load(Ordering::Relaxed)
+}
+
+/// Says once that something could not be printed. When the reader of the output is gone there is
+/// nobody to be told, and the job goes on.
+fn note(written: io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+        && !HAS_FAILED.swap(true, Ordering::Relaxed)
+    {
+        say!("fampi-node: what processes print cannot be written, and is lost: {error}");
     }
-    // When the reader of the output is gone the job goes on.
-    let _ = if is_error {
-        io::stderr().lock().write_all(bytes)
-    } else {
-        let mut output = io::stdout().lock();
-        output.write_all(bytes).and_then(|()| output.flush())
-    };
+}
+
+/// Writes to standard output, or error.
+pub(super) fn write(is_error: bool, bytes: &[u8]) -> io::Result<()> {
+    if is_error {
+        return io::stderr().lock().write_all(bytes);
+    }
+    let mut output = io::stdout().lock();
+    output.write_all(bytes).and_then(|()| output.flush())
 }
 
 #[cfg(test)]
