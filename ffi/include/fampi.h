@@ -1514,7 +1514,8 @@ int FAMPI_Comm_spawn(const char *command,
  is `MPI_Comm_get_parent`.
 
  Returns `FAMPI_ERR_CREATION` when the start was in vain: this process is not needed.
- `FAMPI_ERR_ARG` for a null pointer.
+ `FAMPI_ERR_STATE` where the link was given before, also to `FAMPI_World_init`. `FAMPI_ERR_ARG`
+ for a null pointer.
 
  Pointers:
 
@@ -1561,6 +1562,9 @@ int FAMPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
 /*
  `MPI_Request_free`, for any request; nothing happens to `MPI_REQUEST_NULL`. A block that was
  not finished is left: it is faulty.
+
+ Returns `FAMPI_ERR_PENDING` for a communicator in the making, which others wait for: wait for
+ it, too.
 
  Pointers:
 

@@ -11,7 +11,7 @@ use mpi::ffi::{self, MPI_Comm, MPI_Info};
 
 use crate::{
     arguments::put,
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_INTERNAL, Result, of_error},
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_INTERNAL, FAMPI_ERR_STATE, Result, of_error},
     origin::place_in,
     state::{State, enter, say},
 };
@@ -91,7 +91,8 @@ unsafe fn wanted(
 /// is `MPI_Comm_get_parent`.
 ///
 /// Returns `FAMPI_ERR_CREATION` when the start was in vain: this process is not needed.
-/// `FAMPI_ERR_ARG` for a null pointer.
+/// `FAMPI_ERR_STATE` where the link was given before, also to `FAMPI_World_init`. `FAMPI_ERR_ARG`
+/// for a null pointer.
 ///
 /// # Safety
 ///
@@ -110,9 +111,14 @@ pub unsafe extern "C" fn FAMPI_Comm_get_parent(parent: *mut MPI_Comm) -> c_int {
 
 /// The link of a process that was started by [`FAMPI_Comm_spawn`].
 fn own_link(state: &mut State) -> Result<Option<MPI_Comm>> {
+    if state.own_link.is_some() {
+        // Those at its other end come once.
+        return Err(FAMPI_ERR_STATE);
+    }
     let link = state.guest.with_mpi(fampi_core::mpi::MpiPlatform::link_to_parents);
     let link = link.map_err(|error| of_error(&error))?;
     if let Some(link) = link {
+        state.own_link = Some(link);
         state.watch_link(link)?;
     }
     Ok(link)

@@ -71,6 +71,8 @@ pub(crate) struct State {
     pub(crate) advance_making: Option<fn(&mut State, ffi::MPI_Request)>,
     /// The program uses the calls of ULFM: we go on whenever MPI waits.
     pub(crate) serves: bool,
+    /// The link to those who have started this process, once the program has asked for it.
+    pub(crate) own_link: Option<ffi::MPI_Comm>,
     /// The program has started collectives through us.
     pub(crate) collectives: bool,
     /// To make lists of.
@@ -198,6 +200,7 @@ impl State {
             finished,
             advance_making: None,
             serves: false,
+            own_link: None,
             collectives: false,
             lists: Lists::default(),
             is_called_back,

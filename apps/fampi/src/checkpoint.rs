@@ -14,9 +14,6 @@ use crate::refusal::{Misuse, whole};
 /// How the names of checkpoints end.
 const ENDING: &str = "ckpt";
 
-/// The file that is locked by the job that saves in its folder.
-const LOCK: &str = "lock";
-
 #[derive(Args)]
 pub(crate) struct Checkpoints {
     /// Save the states of all ranks in this folder, which must not have checkpoints yet. The run
@@ -84,9 +81,8 @@ impl Checkpoints {
         let Some(folder) = self.checkpoint.as_ref().or(self.restart.as_ref()) else {
             return Ok(());
         };
-        // A folder that cannot be written to is refused by those who save there.
-        let file = File::options().create(true).append(true).open(folder.join(LOCK));
-        let Ok(file) = file else { return Ok(()) };
+        // One that is not here is on other hosts.
+        let Ok(file) = File::open(folder) else { return Ok(()) };
         let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         // Some file systems have no locks.
         if locked == Err(Errno::WOULDBLOCK) {

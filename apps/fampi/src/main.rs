@@ -72,6 +72,7 @@ mod run;
 mod scale;
 mod session;
 mod setup;
+mod signals;
 mod sim;
 mod soak;
 mod spaces;

@@ -20,7 +20,7 @@ use crate::program;
 use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Finished, Script};
 use crate::setup;
-use crate::status::{self, Kills, Reports};
+use crate::status::{self, Count, Kills, Reports};
 use crate::trace::{self, Account, Folder, Recording, Target};
 use crate::workspace::Workspace;
 
@@ -325,7 +325,7 @@ fn recommend_spares(options: &Options, started: u32) {
 /// Says how the run has ended; its exit status.
 fn conclude(options: &Options, finished: &Finished, reports: &Reports, account: &Account) -> u8 {
     if options.timeline {
-        say!("{}", account.to_string().trim_end());
+        account.to_string().lines().for_each(|line| say!("{line}"));
     } else {
         account.lines().iter().for_each(|line| say!("fampi: {line}"));
     }
@@ -333,7 +333,7 @@ fn conclude(options: &Options, finished: &Finished, reports: &Reports, account: 
     if let (End::TimedOut, Some(limit)) = (finished.end, options.timeout) {
         say!("fampi: still running after {} s: ended", limit.as_secs_f64());
     }
-    let count = reports.count(&finished.outlived);
+    let count = Count { is_partial: !options.is_here(), ..reports.count(&finished.outlived) };
     let done = finished.killed + account.planned_by_ranks();
     let kills = Kills { planned: options.kills.len().max(done), done: finished.killed };
     let verdict = status::verdict(finished.end, count, kills);

@@ -34,6 +34,7 @@ use signal_hook::iterator::Signals;
 use crate::guard::{self, GRACE_PERIOD, Guard};
 use crate::plan::{Kill, When};
 use crate::processes::{self, Process};
+use crate::signals;
 use crate::stderr_filter;
 
 /// How the tool starts itself to become the leader of a session.
@@ -166,10 +167,7 @@ pub(crate) fn become_leader_if_asked() -> Option<anyhow::Error> {
 
 /// Runs a launcher to its end, which is also the end of everything it started.
 pub(crate) fn run(command: &Command, mut script: Script<'_>) -> Result<Finished> {
-    // Under `nohup` the end of a terminal is none of the run.
-    let signals =
-        [SIGINT, SIGTERM].into_iter().chain((!processes::ignores(SIGHUP)).then_some(SIGHUP));
-    let mut signals = Signals::new(signals).context("cannot watch for signals")?;
+    let (mut signals, _busy) = signals::watch()?;
     let folder = tempfile::Builder::new().prefix("fampi-launch-").tempdir();
     let folder = folder.context("cannot make a temporary folder")?;
     let mut leader = leader_of(command, script.outlived.is_some());

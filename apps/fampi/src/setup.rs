@@ -32,6 +32,7 @@ use crate::installation::{Facts, Family, Installation, family_at};
 use crate::progress::Step;
 use crate::python_wheel;
 use crate::workspace::{Workspace, shown};
+use tempfile::TempDir;
 
 /// 5.0.10 and 5.0.11 crash healthy ranks when a failure meets the creation of a communicator.
 const OPEN_MPI: &str = "5.0.9";
@@ -91,11 +92,27 @@ fn apply(
     timeout: Option<Duration>,
 ) -> Result<Installation> {
     let target = workspace.scratch("")?;
-    let family = workspace.family();
-    if force {
-        discard(&target.join(folder_of(family)))?;
-        discard(&libclang_home(workspace))?;
+    let replaced = if force {
+        let folders = [target.join(folder_of(workspace.family())), libclang_home(workspace)];
+        folders.iter().map(|folder| Aside::put(folder)).collect::<Result<Vec<_>>>()?
+    } else {
+        Vec::new()
+    };
+    let made = make(workspace, asked, force, timeout);
+    if made.is_err() {
+        replaced.into_iter().flatten().for_each(Aside::put_back);
     }
+    made
+}
+
+/// Installs what is not there.
+fn make(
+    workspace: &Workspace,
+    asked: Option<PathBuf>,
+    force: bool,
+    timeout: Option<Duration>,
+) -> Result<Installation> {
+    let family = workspace.family();
     if !libclang_is_there(workspace) {
         install_libclang(workspace)?;
     }
@@ -320,15 +337,32 @@ fn link(destination: &Path, path: &Path) -> Result<()> {
         .with_context(|| format!("cannot make {} a link: remove what is there", path.display()))
 }
 
-/// Takes a folder away: first its name, in one step, then its contents.
-fn discard(folder: &Path) -> Result<()> {
-    if !folder.exists() {
-        return Ok(());
+/// A folder that has lost its name, in one step, and that is removed with this, unless it gets it
+/// back.
+struct Aside {
+    folder: PathBuf,
+    kept: TempDir,
+}
+
+impl Aside {
+    /// Takes its name from a folder, if there is one.
+    fn put(folder: &Path) -> Result<Option<Self>> {
+        if !folder.exists() {
+            return Ok(None);
+        }
+        let parent = folder.parent().context("a folder has a parent")?;
+        let kept = tempfile::Builder::new().prefix(".unfinished-").tempdir_in(parent)?;
+        fs::rename(folder, kept.path().join("old"))
+            .with_context(|| format!("cannot remove {}", folder.display()))?;
+        Ok(Some(Self { folder: folder.to_owned(), kept }))
     }
-    let parent = folder.parent().context("a folder has a parent")?;
-    let doomed = tempfile::Builder::new().prefix(".unfinished-").tempdir_in(parent)?;
-    fs::rename(folder, doomed.path().join("old"))
-        .with_context(|| format!("cannot remove {}", folder.display()))
+
+    /// Gives it its name back, unless another one has that by now.
+    fn put_back(self) {
+        if !self.folder.exists() {
+            let _ = fs::rename(self.kept.path().join("old"), self.folder);
+        }
+    }
 }
 
 fn remove_if_there(path: &Path) -> io::Result<()> {
@@ -358,6 +392,26 @@ mod tests {
         })
         .expect("repeated with success");
         assert!(home.join("whole").is_file());
+    }
+
+    #[test]
+    fn a_folder_that_is_replaced_comes_back_if_there_is_no_new_one() {
+        let target = tempfile::tempdir().expect("a temporary folder");
+        let home = target.path().join("tool-1.0");
+        let put = || Aside::put(&home).expect("it has lost its name");
+        assert!(put().is_none());
+        fs::create_dir(&home).expect("made");
+        fs::write(home.join("old"), "old").expect("written");
+        let aside = put().expect("it was there");
+        assert!(!home.exists());
+        aside.put_back();
+        assert!(home.join("old").is_file());
+        let aside = put().expect("it was there");
+        fs::create_dir(&home).expect("the new one");
+        aside.put_back();
+        assert!(!home.join("old").exists());
+        drop(put());
+        assert_eq!(fs::read_dir(target.path()).expect("readable").count(), 0);
     }
 
     #[test]

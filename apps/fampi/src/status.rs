@@ -66,6 +66,8 @@ pub(crate) struct Count {
     pub(crate) cut_short: usize,
     /// The highest status that a process which had finished in order exited with.
     pub(crate) status: u8,
+    /// There may be others, whose reports are on other hosts.
+    pub(crate) is_partial: bool,
 }
 
 /// Deaths by the plan of the command line.
@@ -181,7 +183,9 @@ pub(crate) fn verdict(end: End, count: Count, kills: Kills) -> Verdict {
     if let (End::Crashed(signal), 0) = (end, count.finished) {
         return told(launcher, crash(signal));
     }
-    if count.reported > 0 && count.finished == 0 {
+    // Our launcher knows how those on other hosts have ended.
+    let is_known = !count.is_partial || launcher != 0;
+    if count.reported > 0 && count.finished == 0 && is_known {
         return told(launcher.max(1), count.loss());
     }
     if end == End::Deserted {
@@ -245,7 +249,8 @@ mod tests {
     use super::*;
 
     const fn count(reported: usize, finished: usize) -> Count {
-        Count { reported, finished, starting: 0, unused: 0, cut_short: 0, status: 0 }
+        let (starting, unused, cut_short, status, is_partial) = (0, 0, 0, 0, false);
+        Count { reported, starting, finished, unused, cut_short, status, is_partial }
     }
 
     /// After so many planned deaths, all of which the tool carried out.
@@ -288,6 +293,13 @@ mod tests {
                 is(End::Deserted, count, planned, 1, remark);
             }
         }
+    }
+
+    #[test]
+    fn ranks_whose_reports_are_elsewhere_are_no_loss() {
+        let partial = Count { is_partial: true, ..count(2, 0) };
+        is(End::Exited(0), partial, 2, 0, "2 processes died as planned");
+        is(End::Exited(1), partial, 2, 1, "nobody survived");
     }
 
     #[test]
@@ -361,8 +373,7 @@ mod tests {
         for (process, text) in texts.into_iter().chain(more) {
             fs::write(reports.path().join(process), text).expect("written");
         }
-        let expected =
-            Count { reported: 7, starting: 1, finished: 3, unused: 1, cut_short: 1, status: 3 };
+        let expected = Count { starting: 1, unused: 1, cut_short: 1, status: 3, ..count(7, 3) };
         assert_eq!(reports.count(&[12, 13, 15, 99]), expected);
         assert_eq!(expected.deaths(), 3);
     }

@@ -175,17 +175,18 @@ fn no_two_jobs_save_in_one_folder() {
         tool
     };
     let mut first = run(&["sleep", "5"]).spawn().expect("the tool starts");
-    while !home.path().join("lock").exists() {
-        thread::sleep(Duration::from_millis(10));
+    let mut second = run(&["true"]).output().expect("the tool starts");
+    // Until the first one has the folder.
+    while second.status.success() {
+        second = run(&["true"]).output().expect("the tool starts");
     }
-    let second = run(&["true"]).output().expect("the tool starts");
     assert_eq!(second.status.code(), Some(2), "{}", said(&second));
     assert!(said(&second).contains("and has not ended: wait for it"), "{}", said(&second));
     // Its job goes on, and has the folder still.
     thread::sleep(Duration::from_secs(1));
     first.kill().expect("it is there");
     first.wait().expect("it was started");
-    let second = run(&["true"]).output().expect("the tool starts");
+    second = run(&["true"]).output().expect("the tool starts");
     assert_eq!(second.status.code(), Some(2), "{}", said(&second));
     let begun = Instant::now();
     while !run(&["true"]).status().expect("the tool starts").success() {

@@ -259,7 +259,9 @@ pub(crate) fn forget(job: &str) {
 /// that were killed with a console, which has printed all.
 pub(crate) fn tidy() {
     for records in all().unwrap_or_default() {
-        let is_old = |it: &Record| it.state != State::Runs && it.age() > KEPT;
+        // Of those elsewhere nobody knows here whether they run.
+        let is_over = |it: &Record| matches!(it.state, State::Ended | State::Gone);
+        let is_old = |it: &Record| is_over(it) && it.age() > KEPT;
         let is_void = |it: &Record| it.state == State::Gone && it.has_console;
         if records.iter().all(is_old) || records.iter().all(is_void) {
             forget(&records[0].job);

@@ -17,13 +17,15 @@ int main(int argc, char **argv)
 {
   MPI_Comm world;
   MPI_Request block, sum;
-  int mine[2], all[2], is_new = -1, ranks;
+  int mine[2], all[2], is_new = -1, ranks, is_spawned;
   MPI_Comm parent;
   begin(&argc, &argv);
   MPI_Comm_get_parent(&parent);
-  dies = parent == MPI_COMM_NULL && rank == 1;
+  is_spawned = parent != MPI_COMM_NULL;
+  dies = !is_spawned && rank == 1;
   OK(FAMPI_World_init(FAMPI_RECOVERY_REBUILD, argv, &world, &is_new));
   EXPECT(FAMPI_ERR_STATE, FAMPI_World_init(FAMPI_RECOVERY_REBUILD, argv, &parent, &is_new));
+  EXPECT(is_spawned ? FAMPI_ERR_STATE : 0, FAMPI_Comm_get_parent(&parent));
   CHECK(is_new == 0);
   MPI_Comm_rank(world, &rank);
   MPI_Comm_size(world, &ranks);

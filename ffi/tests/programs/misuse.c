@@ -70,7 +70,10 @@ static void starts(void)
     if (rank != (way < 4 ? 0 : 1)) {
       /* What the array is, is asked at the root alone. */
       OK(FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, link, rank, NULL, 0, &comm, &made));
-      if (way == 0) EXPECT(FAMPI_ERR_PENDING, FAMPI_Comm_irebuild_join(link, &none, &second));
+      if (way == 0) {
+        EXPECT(FAMPI_ERR_PENDING, FAMPI_Comm_irebuild_join(link, &none, &second));
+        EXPECT(FAMPI_ERR_PENDING, FAMPI_Request_free(&made));
+      }
       EXPECT(FAMPI_ERR_CREATION, FAMPI_Wait_local(&made, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
       MPI_Request_free(&made);
       continue;

@@ -73,8 +73,12 @@ pub(super) struct KeyFile(pub(super) PathBuf);
 impl KeyFile {
     /// Writes the secret down where only this user can read it.
     pub(super) fn write(secret: &Secret) -> Result<Self> {
-        let path = env::temp_dir().join(format!("fampi-key-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+        // A name that nobody can take before.
+        let mut random = [0; 8];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+            .context("the system has no random numbers")?;
+        let name = format!("fampi-key-{:016x}", u64::from_le_bytes(random));
+        let path = env::temp_dir().join(name);
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)

@@ -30,6 +30,7 @@ mod shares;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -111,9 +112,13 @@ pub(crate) fn parse_secret(text: &str) -> Option<Secret> {
 
 fn read_secret(path: &Path) -> Result<Secret> {
     let mut text = String::new();
-    match File::open(path) {
-        Ok(file) => file.take(DIGITS as u64).read_to_string(&mut text),
-        Err(_) => io::stdin().take(DIGITS as u64).read_to_string(&mut text),
+    // That of another user is no secret of ours.
+    let is_own = |file: &File| {
+        file.metadata().is_ok_and(|known| known.uid() == rustix::process::geteuid().as_raw())
+    };
+    match File::open(path).ok().filter(is_own) {
+        Some(file) => file.take(DIGITS as u64).read_to_string(&mut text),
+        None => io::stdin().take(DIGITS as u64).read_to_string(&mut text),
     }
     .with_context(|| format!("cannot read {}", path.display()))?;
     parse_secret(&text).with_context(|| {
