@@ -50,7 +50,7 @@ static inline int fampi_ulfm_made(int code, MPI_Comm of, MPI_Comm *made)
 {
   if (code != MPI_SUCCESS || (code = FAMPI_Comm_use(*made)) == MPI_SUCCESS) return code;
   MPI_Comm_free(made);
-  MPI_Comm_call_errhandler(of, code);
+  if (code == MPIX_ERR_PROC_FAILED) MPI_Comm_call_errhandler(of, code);
   return code;
 }
 

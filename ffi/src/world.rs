@@ -108,9 +108,6 @@ pub unsafe extern "C" fn FAMPI_World_init(
         if !known.contains(&recovery) {
             return Err(FAMPI_ERR_ARG);
         }
-        if HAS_ENTERED.swap(true, Ordering::Relaxed) {
-            return Err(FAMPI_ERR_STATE);
-        }
         // SAFETY: our caller's promise.
         let words = unsafe { texts(argv) }.map(CString::from).collect();
         let (pool, comm, is_new) = entered(recovery, words)?;
@@ -129,6 +126,9 @@ fn entered(recovery: c_int, words: Vec<CString>) -> Result<(Pool, MPI_Comm, bool
         Err(FAMPI_ERR_CREATION) => leave(None),
         link => link?,
     };
+    if HAS_ENTERED.swap(true, Ordering::Relaxed) {
+        return Err(FAMPI_ERR_STATE);
+    }
     if let Some(link) = link {
         let Ok(comm) = calls::join(link) else { leave(None) };
         free_comm(link);

@@ -199,6 +199,12 @@ fn worlds(words: [&str; 4]) -> Launch {
 }
 
 #[test]
+fn parts_that_were_never_in_use_are_not_rebuilt_and_nobody_waits_for_them() {
+    let parts = program(&["tests/programs/idle_parts.c"], Link::Shared, &[]);
+    expect(&Launch::new(&parts, 4), 4, ": passed");
+}
+
+#[test]
 fn nothing_counts_as_protected_after_a_merge_that_has_changed_ranks() {
     let moved = program(&["tests/programs/moved.c"], Link::Shared, &[]);
     for words in [["0", "0"], ["1", "0"], ["2", "1"], ["3", "0"]] {

@@ -77,9 +77,10 @@ class MPIPoolExecutor(Executor):
         except Exception as error:
             task.future.set_exception(error)
             return task.future
+        _service.give(task)
+        # One that is done by now is taken out at once.
         self._pending.add(task.future)
         task.future.add_done_callback(self._pending.discard)
-        _service.give(task)
         return task.future
 
     def map(self, fn, *iterables, timeout=None, chunksize=1):

@@ -252,9 +252,9 @@ def failure(error):
 
 def answer_to(parcel, mistake):
     """Does a task, which nobody can if the program was a mistake: what came of it, as bytes."""
+    if mistake is not None:
+        return failure(mistake)
     try:
-        if mistake is not None:
-            raise mistake
         begin, function, arguments, words = parcel.object()
         if begin is not None and begin[0] not in _begun_for:
             number, initializer, initargs = begin
