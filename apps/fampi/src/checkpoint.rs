@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::fd::IntoRawFd as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -37,11 +36,24 @@ pub(crate) struct Checkpoints {
     checkpoint_compress: bool,
 }
 
+/// A folder that no other job takes, as long as this tool or a process of its job here lives.
+pub(crate) struct Claim(Option<File>);
+
+impl Claim {
+    /// From now on the processes that this tool starts have it, too. To be called when all is
+    /// built: a compiler may leave processes behind.
+    pub(crate) fn hand_on(&self) {
+        if let Some(file) = &self.0 {
+            let _ = rustix::io::fcntl_setfd(file, FdFlags::empty());
+        }
+    }
+}
+
 impl Checkpoints {
     /// Takes the folder for the job that this tool is about to start, if it will do.
-    pub(crate) fn claim(&self, is_here: bool) -> Result<(), Misuse> {
+    pub(crate) fn claim(&self, is_here: bool) -> Result<Claim, Misuse> {
         self.check(is_here)?;
-        self.lock()
+        self.lock().map(Claim)
     }
 
     /// Refuses folders that will not do. Where all ranks are on this machine, the folder for
@@ -71,18 +83,18 @@ impl Checkpoints {
         }
     }
 
-    /// Keeps other jobs off the folder for as long as this tool lives, or a process of the job that
-    /// it starts here: two of them would save parts of one set.
+    /// Keeps other jobs off the folder as long as the file is open: two of them would save parts of
+    /// one set.
     ///
     /// # Errors
     ///
     /// Another job has it.
-    fn lock(&self) -> Result<(), Misuse> {
+    fn lock(&self) -> Result<Option<File>, Misuse> {
         let Some(folder) = self.checkpoint.as_ref().or(self.restart.as_ref()) else {
-            return Ok(());
+            return Ok(None);
         };
-        // One that is not here is on other hosts.
-        let Ok(file) = File::open(folder) else { return Ok(()) };
+        // A folder that is not here is on other hosts.
+        let Ok(file) = File::open(folder) else { return Ok(None) };
         let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         // Some file systems have no locks.
         if locked == Err(Errno::WOULDBLOCK) {
@@ -91,10 +103,7 @@ impl Checkpoints {
                 folder.display()
             )));
         }
-        let _ = rustix::io::fcntl_setfd(&file, FdFlags::empty());
-        // Open until the last of those who have it has ended.
-        let _ = file.into_raw_fd();
-        Ok(())
+        Ok(Some(file))
     }
 
     /// True when it is said how to save.

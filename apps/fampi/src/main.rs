@@ -23,7 +23,8 @@
 
 #![forbid(unsafe_code)]
 
-/// Prints a line to standard error. That nobody reads it is no reason to end a job.
+/// Prints a line to standard error. Where nobody can read it the job goes on: `eprintln!` would
+/// panic.
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;

@@ -246,7 +246,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     options.check(processes)?;
     let (word, arguments) = options.program.split_first().expect("required by the parser");
     let own = program::find(workspace, word)?;
-    options.checkpoints.claim(options.is_here())?;
+    let claim = options.checkpoints.claim(options.is_here())?;
     let target = options.trace.as_deref().map(|path| Target::of("--trace", path)).transpose()?;
     let of_mpi = workspace.on(options.mpi);
     let mpi = setup::ensure_within(&of_mpi, options.timeout)?;
@@ -267,10 +267,9 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let program = built.as_ref().map_or(word.as_os_str(), |file| file.as_os_str());
     let mut command = launcher.command(processes, program);
     command.args(arguments);
-    command.env(status::VARIABLE, reports.path());
+    command.envs([(status::VARIABLE, reports.path()), (trace::VARIABLE, trace.path())]);
     options.tell(&mut command);
     command.envs(observer.iter().map(|program| ("FAMPI_OBSERVER", program)));
-    command.env(trace::VARIABLE, trace.path());
     // Deaths and recoveries are told after each run; only a trace has all blocks, which cost.
     command.env(trace::BLOCKS, if target.is_some() { "on" } else { "off" });
     if let Some(nodes) = &nodes {
@@ -288,6 +287,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         outlived: node.as_deref(),
         ..Script::default()
     };
+    claim.hand_on();
     let finished = session::run(&command, script)?;
     if finished.goes_on {
         // The job uses them, and the guard removes them after its end.

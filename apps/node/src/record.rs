@@ -259,7 +259,7 @@ pub(crate) fn forget(job: &str) {
 /// that were killed with a console, which has printed all.
 pub(crate) fn tidy() {
     for records in all().unwrap_or_default() {
-        // Of those elsewhere nobody knows here whether they run.
+        // This host cannot tell whether a job on other hosts still runs, so its record stays.
         let is_over = |it: &Record| matches!(it.state, State::Ended | State::Gone);
         let is_old = |it: &Record| is_over(it) && it.age() > KEPT;
         let is_void = |it: &Record| it.state == State::Gone && it.has_console;

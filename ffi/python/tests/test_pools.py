@@ -15,6 +15,10 @@ def test_tasks_that_wait_when_the_program_ends_are_done(launch, tmp_path):
     assert len(list(tmp_path.iterdir())) == 40
 
 
+def test_a_pool_whose_dead_cannot_be_replaced_goes_on_with_the_living(launch, tmp_path):
+    launch(4, "pools.py", "abandoned", module=MODULE, MARKS=str(tmp_path), UNREPLACED="yes").expect(1)
+
+
 def test_a_program_that_workers_cannot_load_fails_its_tasks(launch):
     launch(4, "pools.py", "unready", module=MODULE, UNREADY="yes").expect(1)
 

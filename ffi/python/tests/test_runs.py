@@ -54,7 +54,7 @@ def test_a_step_that_kills_partners_each_time_is_given_up_in_spite_of_checkpoint
 
 
 @pytest.mark.parametrize("what, living", [
-    ("rebuild", 4), ("rarely", 4), ("groups", 4), ("inherit", 2), ("drop", 2), ("stop", 3),
+    ("rebuild", 4), ("rarely", 4), ("groups", 4), ("inherit", 2), ("ordered", 3), ("drop", 2), ("stop", 3),
 ])
 def test_a_run_goes_on_as_its_policy_says(launch, what, living):
     launch(4, "runs.py", what).expect(living)

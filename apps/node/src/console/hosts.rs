@@ -73,7 +73,7 @@ pub(super) struct KeyFile(pub(super) PathBuf);
 impl KeyFile {
     /// Writes the secret down where only this user can read it.
     pub(super) fn write(secret: &Secret) -> Result<Self> {
-        // A name that nobody can take before.
+        // Another user cannot guess this name and make the file first.
         let mut random = [0; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .context("the system has no random numbers")?;

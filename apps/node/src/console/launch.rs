@@ -90,7 +90,7 @@ pub fn main(options: &Options) -> Result<u8> {
     console.conclude();
     record::forget(&job);
     place::remove_stale();
-    // Whoever looks at the status believes that all is there.
+    // A caller that sees status 0 assumes that the output is complete.
     status.map(|status| if status == 0 && super::printer::has_failed() { 1 } else { status })
 }
 

@@ -95,8 +95,8 @@ pub(super) fn has_failed() -> bool {
     HAS_FAILED.load(Ordering::Relaxed)
 }
 
-/// Says once that something could not be printed. When the reader of the output is gone there is
-/// nobody to be told, and the job goes on.
+/// Says once that something could not be printed. If the reader of the output has gone, which is
+/// no failure, it says nothing.
 fn note(written: io::Result<()>) {
     if let Err(error) = written
         && error.kind() != ErrorKind::BrokenPipe

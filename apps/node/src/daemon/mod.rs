@@ -112,7 +112,7 @@ pub(crate) fn parse_secret(text: &str) -> Option<Secret> {
 
 fn read_secret(path: &Path) -> Result<Secret> {
     let mut text = String::new();
-    // That of another user is no secret of ours.
+    // A file of another user does not hold our secret.
     let is_own = |file: &File| {
         file.metadata().is_ok_and(|known| known.uid() == rustix::process::geteuid().as_raw())
     };

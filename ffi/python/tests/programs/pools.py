@@ -8,11 +8,20 @@ import time
 
 import numpy
 
+import fampi
 from fampi import futures
 from fampi.futures import MPIPoolExecutor, executor, parcels, service
 
 if os.environ.get("UNREADY") and __name__ == "__worker__":
     raise ImportError("not on this node")
+
+
+def refuse_recovery(_):
+    raise fampi.Error(fampi.ERR_CREATION)
+
+
+if os.environ.get("UNREPLACED"):
+    fampi.World.recover = refuse_recovery
 
 MARKS = os.environ.get("MARKS", "")
 HOW = "exit" if os.environ.get("HOW") == "exit" else signal.SIGTERM
@@ -253,6 +262,20 @@ def too_large():
         parcels.MOST = most
         assert list(pool.map(square, range(9))) == [n * n for n in range(9)]
         assert pool.num_workers == 3
+
+
+def abandoned():
+    """Where the dead cannot be replaced the living go on, until there is none."""
+    with MPIPoolExecutor(max_deaths=9) as pool:
+        assert pool.submit(die_once, "abandoned").result(timeout=30) == "abandoned"
+        end = time.monotonic() + 20
+        while executor._service.master.error is None and time.monotonic() < end:
+            time.sleep(0.01)
+        assert list(pool.map(square, range(20))) == [n * n for n in range(20)]
+        assert pool.num_workers == 2
+        error = pool.submit(always_die).exception(timeout=30)
+        assert isinstance(error, futures.BrokenPool), error
+        assert isinstance(pool.submit(square, 3).exception(timeout=30), futures.BrokenPool)
 
 
 def unready():

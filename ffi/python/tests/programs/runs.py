@@ -88,6 +88,25 @@ def inherit(world):
     assert sum_of(world, state) == expected(range(4)), (state, expected(range(4)))
 
 
+def ordered(world):
+    """An array whose first index is the innermost in memory is taken over as it was."""
+    def grid(rank):
+        return numpy.asfortranarray(numpy.arange(12.0).reshape(4, 3) + 100 * rank)
+
+    found = []
+
+    def take_over(state, rank, dead):
+        assert numpy.array_equal(dead["grid"], grid(rank)), dead["grid"]
+        state["own"] = numpy.concatenate([state["own"], dead["own"]])
+        found.append(rank)
+
+    step, state = counting(world, (5, 1))
+    state["grid"] = grid(world.rank)
+    world.run(step, state, fampi.Shrink(), inherit=take_over)
+    assert sum(world.comm.allgather(len(found))) == 1
+    assert sum_of(world, state) == expected(range(4)), (state, expected(range(4)))
+
+
 def drop(world):
     """Without a function for it the numbers of the dead are gone."""
     step, state = counting(world, (5, 1), (9, 3))

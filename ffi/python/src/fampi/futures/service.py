@@ -232,7 +232,7 @@ def settle(future, answer):
     cause = RuntimeError(f"\n{told}")
     try:
         error = cause if raw is None else pickle.loads(raw)
-    except Exception:
+    except BaseException:
         # Such as one that is not made of what is in it.
         error = cause
     if error is not cause:
