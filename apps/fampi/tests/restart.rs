@@ -174,12 +174,15 @@ fn no_two_jobs_save_in_one_folder() {
         tool.stdin(Stdio::null());
         tool
     };
-    let mut first = run(&["sleep", "5"]).spawn().expect("the tool starts");
-    let mut second = run(&["true"]).output().expect("the tool starts");
-    // Until the first one has the folder.
-    while second.status.success() {
-        second = run(&["true"]).output().expect("the tool starts");
+    let begun = home.path().join("begun");
+    let program = ["sh", "-c", "touch \"$0\"; sleep 5", begun.to_str().expect("a name")];
+    let mut first = run(&program).spawn().expect("the tool starts");
+    let waiting = Instant::now();
+    while !begun.exists() {
+        assert!(waiting.elapsed() < Duration::from_secs(60), "the first job has begun");
+        thread::sleep(Duration::from_millis(10));
     }
+    let mut second = run(&["true"]).output().expect("the tool starts");
     assert_eq!(second.status.code(), Some(2), "{}", said(&second));
     assert!(said(&second).contains("and has not ended: wait for it"), "{}", said(&second));
     // Its job goes on, and has the folder still.
