@@ -212,6 +212,10 @@ impl Options {
             None => flags.extend(self.host_arguments()),
         }
         flags.extend(self.partition.iter().map(|which| format!("--partition={which}")));
+        if self.launcher() == Kind::Node {
+            let folders = [status::VARIABLE, trace::VARIABLE];
+            flags.extend(folders.map(|variable| format!("--collect={variable}")));
+        }
         if let Some(limit) = limit {
             flags.extend(["--limit".to_owned(), limit.as_secs_f64().to_string()]);
         }
@@ -333,7 +337,8 @@ fn conclude(options: &Options, finished: &Finished, reports: &Reports, account: 
     if let (End::TimedOut, Some(limit)) = (finished.end, options.timeout) {
         say!("fampi: still running after {} s: ended", limit.as_secs_f64());
     }
-    let count = Count { is_partial: !options.is_here(), ..reports.count(&finished.outlived) };
+    let is_partial = options.launcher() == Kind::Mpirun && !options.is_here();
+    let count = Count { is_partial, ..reports.count(&finished.outlived) };
     let done = finished.killed + account.planned_by_ranks();
     let kills = Kills { planned: options.kills.len().max(done), done: finished.killed };
     let verdict = status::verdict(finished.end, count, kills);

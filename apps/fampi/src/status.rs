@@ -4,7 +4,9 @@
 //! other than 0. Of deaths by a signal its status says little: 0 even when all ranks died so, and
 //! 137 when a spawned replacement was killed while it joined, although all others went on (and
 //! whatever the others exited with later). And it may crash at its very end. So the library leaves
-//! one small file per process in the folder `FAMPI_STATUS_DIR`, named by the number of the process:
+//! one small file per process in the folder `FAMPI_STATUS_DIR`, named by the number of the process.
+//! From hosts that do not share it our own launcher brings these files, with the number of the node
+//! before their names.
 //!
 //! | it holds | from |
 //! |---|---|
@@ -66,7 +68,8 @@ pub(crate) struct Count {
     pub(crate) cut_short: usize,
     /// The highest status that a process which had finished in order exited with.
     pub(crate) status: u8,
-    /// There may be others, whose reports are on other hosts.
+    /// There may be others, whose reports are on other hosts: of a launcher that does not collect
+    /// them.
     pub(crate) is_partial: bool,
 }
 
@@ -101,9 +104,13 @@ impl Reports {
         let files = fs::read_dir(self.path()).into_iter().flatten().flatten();
         let mut count = Count::default();
         for file in files {
-            // A process may have been killed while it wrote: such a file has a longer name.
+            // A process may have been killed while it wrote: such a file has a longer name. That of
+            // another host begins with the number of its node.
             let name = file.file_name();
-            let Some(process) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+            let Some(name) = name.to_str() else { continue };
+            let (node, number) =
+                name.rsplit_once('-').map_or((None, name), |it| (Some(it.0), it.1));
+            let Ok(process) = number.parse::<i32>() else { continue };
             let text = fs::read_to_string(file.path()).unwrap_or_default();
             count.reported += 1;
             if let Some(status) = text.strip_prefix("ok") {
@@ -113,7 +120,7 @@ impl Reports {
                 count.unused += 1;
             } else {
                 count.starting += usize::from(text.trim() == "starting");
-                count.cut_short += usize::from(outlived.contains(&process));
+                count.cut_short += usize::from(node.is_none() && outlived.contains(&process));
             }
         }
         count

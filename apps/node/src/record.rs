@@ -295,6 +295,7 @@ mod tests {
             agent: Vec::new(),
             daemon: Vec::new(),
             environment: Vec::new(),
+            collected: Vec::new(),
         };
         Record::new(0, &plan, &[], "secret".into()).expect("this process")
     }

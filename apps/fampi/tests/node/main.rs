@@ -5,6 +5,7 @@
 mod alone;
 mod causes;
 mod cuts;
+mod elsewhere;
 mod ends;
 mod graph;
 mod joins;

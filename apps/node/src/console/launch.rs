@@ -11,6 +11,7 @@ use clap::Args;
 use fampi_detector::protocol::envelope::Secret;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::collecting::Folders;
 use super::hosts::{By, HostSlots, KeyFile, Processors, Starter, agent, daemon, own_address};
 use super::input::Input;
 use super::{Console, INPUT, Node, START, listed, settings};
@@ -59,6 +60,10 @@ pub struct Options {
     /// What has to be put before a command that is to reach the hosts from here, for `attach`
     #[arg(long, value_name = "WORDS", default_value = "")]
     reach: String,
+    /// A variable that names a folder: what processes write there on hosts that do not share it
+    /// comes to the one of this host
+    #[arg(long, value_name = "VARIABLE")]
+    collect: Vec<String>,
     /// Preload this library into the daemons
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
@@ -127,8 +132,11 @@ impl Console {
             let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
             nodes.push(Node { name, slots: options.processes, ..Node::default() });
         }
-        Self::new(nodes, by, secret, &[SIGINT, SIGTERM, SIGHUP])
+        let mut console = Self::new(nodes, by, secret, &[SIGINT, SIGTERM, SIGHUP])?;
+        console.folders = Folders::of(&options.collect);
+        Ok(console)
     }
+
     fn run(&mut self, options: &Options, job: &str) -> Result<u8> {
         let key = KeyFile::write(&self.secret)?;
         self.start_daemons(options, &key)?;
@@ -210,6 +218,7 @@ impl Console {
             agent,
             daemon: options.daemon()?,
             environment,
+            collected: options.collect.clone(),
         })
     }
 

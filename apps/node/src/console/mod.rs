@@ -5,6 +5,7 @@
 
 pub mod add;
 pub mod attach;
+mod collecting;
 mod hosts;
 mod input;
 pub mod jobs;
@@ -29,6 +30,7 @@ use crate::protocol::Report;
 use crate::protocol::channel::CONSOLE;
 use crate::protocol::orders::{MAX_BYTES, Order, Place, Word};
 use crate::wire::Link;
+use collecting::Folders;
 use hosts::By;
 use input::Input;
 use printer::Printer;
@@ -68,6 +70,8 @@ struct Console {
     links: BTreeMap<u64, Link>,
     last: u64,
     printer: Option<Printer>,
+    /// What processes write on other hosts comes here.
+    folders: Folders,
     /// What the first process reads, and the node that it is on.
     input: Option<(Input, usize)>,
     signal: Arc<AtomicUsize>,
@@ -105,6 +109,7 @@ impl Console {
             links: BTreeMap::new(),
             last: INPUT,
             printer: Some(Printer::start()),
+            folders: Folders::default(),
             input: None,
             signal,
             outside: None,
@@ -228,14 +233,13 @@ impl Console {
                     input.note_taken(&self.poll, bytes)?;
                 }
             }
-            Word::Refused => self.is_refused = true,
-            Word::Remark(text) => {
-                let remark = format!("{}: {text}", node.name);
-                if !self.remarks.contains(&remark) {
-                    say!("fampi-node: {remark}");
-                    self.remarks.insert(remark);
+            Word::Collected(piece) => {
+                if let Err(failure) = self.folders.write(at, &piece) {
+                    self.remark(at, &format!("what was written there is lost here: {failure:#}"));
                 }
             }
+            Word::Refused => self.is_refused = true,
+            Word::Remark(text) => self.remark(at, &text),
             Word::Report(Report::Over(status, why)) => node.over = Some((status, why)),
             Word::Report(Report::Busy) => node.over = None,
             Word::Report(Report::Lost(lost, processes)) => {
@@ -254,6 +258,15 @@ impl Console {
             Word::Failed(why) => self.complaint = Some(format!("{}: {why}", node.name)),
         }
         Ok(())
+    }
+
+    /// Says something about a node to the person, once.
+    fn remark(&mut self, at: usize, text: &str) {
+        let remark = format!("{}: {text}", self.nodes[at].name);
+        if !self.remarks.contains(&remark) {
+            say!("fampi-node: {remark}");
+            self.remarks.insert(remark);
+        }
     }
 
     /// A node has joined, of which each daemon tells: it is called.

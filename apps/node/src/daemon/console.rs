@@ -9,6 +9,7 @@
 use anyhow::Result;
 use fampi_detector::protocol::envelope::Secret;
 
+use super::collected::Collected;
 use super::output::Output;
 use super::write_secret;
 use crate::poll::Poll;
@@ -29,6 +30,8 @@ pub(super) struct Console {
     number: u64,
     is_there: bool,
     output: Output,
+    /// What processes write for a console on another host.
+    pub(super) collected: Collected,
     /// Kept while the job is served.
     record: Option<Record>,
     /// Nodes that were lost or have joined so far, for a console that comes later.
@@ -48,6 +51,7 @@ impl Console {
             number,
             is_there: true,
             output: Output::new(None),
+            collected: Collected::default(),
             record: None,
             changes: Vec::new(),
             said: None,
@@ -121,6 +125,7 @@ impl Console {
         poll.add(&link, self.number)?;
         (self.link, self.is_there, self.is_told) = (link, true, false);
         self.output.note_console();
+        self.collected.begin_again();
         self.keep(|record| record.has_console = true);
         let remark = self.record.as_ref().and_then(|record| record.remark.clone());
         let remark = remark.map(Word::Remark);
@@ -166,7 +171,8 @@ impl Console {
         self.feed();
     }
 
-    /// Sends what there is room for: what files hold, and behind it whether all is over.
+    /// Sends what there is room for: what files hold, what processes write for the console, and
+    /// behind all of it whether all is over.
     pub(super) fn feed(&mut self) {
         if let Some(error) = self.output.take_failure() {
             let remark = format!("output of the job was lost: {error}");
@@ -182,10 +188,20 @@ impl Console {
         {
             self.link.send(&Word::Output(printed));
         }
-        if let Some(said) = self.said.clone().filter(|_| !self.is_told && self.output.is_sent()) {
+        let is_over = self.said.is_some() && !self.is_told && self.output.is_sent();
+        if self.send_collected(is_over) && is_over {
             self.is_told = true;
-            self.link.send(&Word::Report(said));
+            self.said.iter().for_each(|said| self.link.send(&Word::Report(said.clone())));
         }
+    }
+
+    /// Sends what processes have written, as far as there is room; true if that is `all`.
+    fn send_collected(&mut self, all: bool) -> bool {
+        while self.link.backlog() < MOST_READ {
+            let Some(piece) = self.collected.next(all) else { return true };
+            self.link.send(&Word::Collected(piece));
+        }
+        false
     }
 
     /// Sees to it that this is called again when there is room.

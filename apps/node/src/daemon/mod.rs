@@ -13,6 +13,7 @@
 //! sees to. It runs at once whenever something happens, if its user may ask the kernel for that.
 
 mod children;
+mod collected;
 mod console;
 mod deaths;
 mod guests;

@@ -12,6 +12,7 @@ use anyhow::{Result, bail};
 use fampi_detector::protocol::{Node, envelope::Secret};
 
 use super::children::Children;
+use super::collected::Collected;
 use super::console::Console;
 use super::deaths::Deaths;
 use super::guests::{Guests, wait_for_invitation};
@@ -293,6 +294,10 @@ impl Service {
                 self.links.begin();
                 let lost = self.joined.as_deref().unwrap_or_default();
                 self.console.begin(self.me.0, &plan, lost, self.links.secret());
+                match Collected::begin(&plan, &self.place.files) {
+                    Ok(collected) => self.console.collected = collected,
+                    Err(failure) => self.console.send(&Word::Remark(format!("{failure:#}"))),
+                }
                 let limit = plan.limit_milliseconds.map(Duration::from_millis);
                 let ends = limit.and_then(|limit| Instant::now().checked_add(limit + LATE));
                 self.limit = ends.zip(limit);
@@ -435,6 +440,7 @@ impl Service {
         for rank in space.ranks_on(me) {
             let process = space.process(rank);
             let mut command = command(space.program_of(rank).1, plan);
+            self.console.collected.tell(&mut command);
             self.deaths.show(&process, &mut command);
             let _until_started = self.runtime.prepare(space, rank, view, &mut command)?;
             let is_first = rank == 0 && space.spawner.is_none();

@@ -5,7 +5,7 @@
 //! daemon ◀── plan ────── console     the nodes, and what is to be started
 //! daemon ── ready ─────▶ console     it is linked with the others
 //! daemon ◀── go ──────── console
-//! daemon ── output, reports ▶ console
+//! daemon ── output, files, reports ▶ console
 //! daemon ◀── printed ──── console    so much of the output is not lost with the console
 //! daemon ◀── input ────── console    for the first process
 //! daemon ── taken ─────▶ console     so much of it
@@ -50,6 +50,8 @@ pub enum Word {
     Output(Printed),
     /// The first process has taken so many more bytes of its input.
     Taken(u64),
+    /// Processes have written this into a folder of which the console is to have all.
+    Collected(Piece),
     /// What happened.
     Report(Report),
     /// It cannot go on, for this reason.
@@ -82,6 +84,19 @@ pub struct Stream {
 pub struct Printed {
     /// Where.
     pub stream: Stream,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A part of a file that a process has written.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Piece {
+    /// The variable that names its folder.
+    pub variable: String,
+    /// The name of the file in it.
+    pub name: String,
+    /// Where the bytes belong. What begins at 0 takes the place of what was sent before.
+    pub offset: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
@@ -143,6 +158,8 @@ pub struct Plan {
     pub daemon: Vec<String>,
     /// Variables that Open MPI needs, for all processes of the job.
     pub environment: Vec<(String, String)>,
+    /// Those of them that name a folder of which the console is to have what processes write.
+    pub collected: Vec<String>,
 }
 
 impl Plan {
