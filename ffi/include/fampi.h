@@ -434,7 +434,9 @@ int FAMPI_Ibarrier(MPI_Comm comm, MPI_Request *request);
  The buffers are read at once, and written when the request is complete. Elements are combined
  in the order of ranks, grouped in a way that the number of living ranks and the length decide.
  Types of reductions are MPI's own, or have no gaps. The request is one of fampi's, for every
- call of MPI and of fampi, and goes on in calls of both.
+ call of MPI and of fampi, and goes on in calls of both. As with MPI types and operations may be
+ freed while it is pending; an operation not where the program finds MPI's own `MPI_Op_free`
+ before that of this library, as in Fortran and in Python, or when MPI is linked before fampi.
 
  In a block with `FAMPI_TRYBLOCK_WITH_COLLECTIVE` the last of these that has one to eight
  numbers, of the types and operations of `FAMPI_TryBlock_finish_allreduce`, rides on the commit,
@@ -446,8 +448,8 @@ int FAMPI_Ibarrier(MPI_Comm comm, MPI_Request *request);
 
  Outside of blocks, and on a communicator that is not in use, this is `MPI_Iallreduce` itself.
 
- Returns as `MPI_Iallreduce`; `FAMPI_ERR_ARG` for a null pointer, a type with gaps, or counts
- that do not fit each other.
+ Returns as `MPI_Iallreduce`: `MPI_ERR_OP` for an operation of MPI's that the type does not have;
+ `FAMPI_ERR_ARG` for a null pointer, a type with gaps, or counts that do not fit each other.
 
  Pointers:
 
@@ -599,6 +601,10 @@ int FAMPI_Timeout_get_seconds(FAMPI_Timeout timeout, double *seconds);
  that cannot commit any more: on all living ranks, now and later, and `comm` is revoked. Go on
  with what `MPIX_Comm_shrink` makes of it. A rank that dies when it has left this call is one
  that the first block reports.
+
+ Those who have come wait for every living member. So a rank that gets an error here, and is to
+ take further communicators into use, calls this for them all the same; or all do it in a block
+ of a larger communicator, in which such a rank raises an error, and nobody waits any more.
  */
 int FAMPI_Init(MPI_Comm comm);
 
@@ -675,8 +681,9 @@ int FAMPI_TryBlock_start(MPI_Comm comm,
  match.
 
  Returns `FAMPI_ERR_REQUEST` when `tb_request` is no block or is in its own list, or when a
- request is in the list twice, `FAMPI_ERR_STATE` for an inner block that is not finished,
- `FAMPI_ERR_COUNT`, `FAMPI_ERR_ARG`. Nothing has happened then, and the block is still open.
+ request is in the list twice, `FAMPI_ERR_STATE` for an inner block that is not finished and for
+ a collective of fampi's own in another open block, `FAMPI_ERR_COUNT`, `FAMPI_ERR_ARG`. Nothing
+ has happened then, and the block is still open.
 
  Pointers:
 
@@ -1732,7 +1739,8 @@ int FAMPI_Waitall_local(int count,
 
 /*
  Waits for the next request of a list. `index` becomes its place, `MPI_UNDEFINED` when all are
- `MPI_REQUEST_NULL`. A request that is over stays in the list: take it out before the next call.
+ `MPI_REQUEST_NULL`. A request that is over stays in the list, also a persistent one, which is
+ inactive then: take it out before the next call.
 
  Returns as `FAMPI_Waitall_local`, about the request found.
 

@@ -7,7 +7,7 @@ use mpi::ffi::{self, MPI_Comm, MPI_Datatype, MPI_Op, MPI_Request};
 
 use crate::{
     collective::{Counts, Rows, Start, combining, exchanging, gathering, start},
-    layout::{Operands, Type},
+    layout::Operands,
 };
 
 /// `MPI_Ibarrier` over the living, as `FAMPI_Iallreduce`.
@@ -36,7 +36,9 @@ pub unsafe extern "C" fn FAMPI_Ibarrier(comm: MPI_Comm, request: *mut MPI_Reques
 /// The buffers are read at once, and written when the request is complete. Elements are combined
 /// in the order of ranks, grouped in a way that the number of living ranks and the length decide.
 /// Types of reductions are MPI's own, or have no gaps. The request is one of fampi's, for every
-/// call of MPI and of fampi, and goes on in calls of both.
+/// call of MPI and of fampi, and goes on in calls of both. As with MPI types and operations may be
+/// freed while it is pending; an operation not where the program finds MPI's own `MPI_Op_free`
+/// before that of this library, as in Fortran and in Python, or when MPI is linked before fampi.
 ///
 /// In a block with `FAMPI_TRYBLOCK_WITH_COLLECTIVE` the last of these that has one to eight
 /// numbers, of the types and operations of `FAMPI_TryBlock_finish_allreduce`, rides on the commit,
@@ -48,8 +50,8 @@ pub unsafe extern "C" fn FAMPI_Ibarrier(comm: MPI_Comm, request: *mut MPI_Reques
 ///
 /// Outside of blocks, and on a communicator that is not in use, this is `MPI_Iallreduce` itself.
 ///
-/// Returns as `MPI_Iallreduce`; `FAMPI_ERR_ARG` for a null pointer, a type with gaps, or counts
-/// that do not fit each other.
+/// Returns as `MPI_Iallreduce`: `MPI_ERR_OP` for an operation of MPI's that the type does not have;
+/// `FAMPI_ERR_ARG` for a null pointer, a type with gaps, or counts that do not fit each other.
 ///
 /// # Safety
 ///
@@ -68,10 +70,9 @@ pub unsafe extern "C" fn FAMPI_Iallreduce(
     let of_mpi =
         || unsafe { ffi::MPI_Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request) };
     start(comm, request, of_mpi, |_| {
-        let elements = Type::of(datatype)?.at(recvbuf, count)?;
         let collective = Collective::Allreduce { reduction: Operands::REDUCTION };
         // SAFETY: our caller's promise.
-        unsafe { combining((sendbuf, recvbuf), elements, (op, true), collective) }
+        unsafe { combining((sendbuf, recvbuf), (count, datatype), (op, true), collective) }
     })
 }
 
@@ -93,10 +94,9 @@ pub unsafe extern "C" fn FAMPI_Iscan(
     // SAFETY: our caller's promise.
     let of_mpi = || unsafe { ffi::MPI_Iscan(sendbuf, recvbuf, count, datatype, op, comm, request) };
     start(comm, request, of_mpi, |_| {
-        let elements = Type::of(datatype)?.at(recvbuf, count)?;
         let collective = Collective::Scan { exclusive: false, reduction: Operands::REDUCTION };
         // SAFETY: our caller's promise.
-        unsafe { combining((sendbuf, recvbuf), elements, (op, true), collective) }
+        unsafe { combining((sendbuf, recvbuf), (count, datatype), (op, true), collective) }
     })
 }
 
@@ -120,11 +120,10 @@ pub unsafe extern "C" fn FAMPI_Iexscan(
     let of_mpi =
         || unsafe { ffi::MPI_Iexscan(sendbuf, recvbuf, count, datatype, op, comm, request) };
     start(comm, request, of_mpi, |place| {
-        let elements = Type::of(datatype)?.at(recvbuf, count)?;
         let collective = Collective::Scan { exclusive: true, reduction: Operands::REDUCTION };
         let takes = place.me != place.first();
         // SAFETY: our caller's promise.
-        unsafe { combining((sendbuf, recvbuf), elements, (op, takes), collective) }
+        unsafe { combining((sendbuf, recvbuf), (count, datatype), (op, takes), collective) }
     })
 }
 

@@ -3,11 +3,30 @@
 
 use std::ffi::c_int;
 
+#[cfg(not(mpich))]
+use mpi::ffi::{self, MPI_Op};
+
 /// The combiner of a type that MPI itself has.
 #[cfg(not(mpich))]
 pub(crate) const COMBINER_NAMED: c_int = mpi::ffi::MPI_COMBINER_NAMED as c_int;
 #[cfg(mpich)]
 pub(crate) const COMBINER_NAMED: c_int = mpi::ffi::MPIR_Combiner_enum_MPI_COMBINER_NAMED as c_int;
+
+/// True for an operation of MPI's own, and for none.
+#[cfg(not(mpich))]
+pub(crate) fn is_predefined(op: MPI_Op) -> bool {
+    /// `MPI_NO_OP`, the last that Open MPI makes for itself, has this number in Fortran.
+    const LAST: c_int = 14;
+    // SAFETY: a handle of the program, whose promise it is.
+    unsafe { ffi::MPI_Op_c2f(op) <= LAST }
+}
+
+/// `MPI_OP_NULL`.
+#[cfg(not(mpich))]
+pub(crate) fn no_operation() -> MPI_Op {
+    // SAFETY: the number that it has in Fortran.
+    unsafe { ffi::MPI_Op_f2c(0) }
+}
 
 #[cfg(not(mpich))]
 pub(crate) use mpi::ffi::{
@@ -28,7 +47,7 @@ mod mpich {
     };
 
     use fampi_core::mpi::{free_kept, stand_before, while_waiting};
-    use mpi::ffi::{self, MPI_Request};
+    use mpi::ffi::{self, MPI_Op, MPI_Request};
     pub(crate) use mpi::ffi::{
         PMPI_Request_get_status as get_status, PMPI_Test as test, PMPI_Wait as wait,
         PMPI_Waitall as wait_all,
@@ -38,6 +57,19 @@ mod mpich {
     const NO_STREAM: ffi::MPIX_Stream = 0x3c00_0000;
     /// MPI is ending: it waits for all that goes on while it waits.
     static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
+    /// `MPI_OP_NULL`.
+    const NO_OPERATION: c_int = 0x1800_0000;
+
+    /// True for an operation of MPI's own, and for none.
+    pub(crate) const fn is_predefined(op: MPI_Op) -> bool {
+        // The highest two bits say whose an object is.
+        op.0 == NO_OPERATION || op.0.cast_unsigned() >> 30 == 1
+    }
+
+    pub(crate) const fn no_operation() -> MPI_Op {
+        MPI_Op(NO_OPERATION)
+    }
 
     /// Frees a request of the program, also one that a block still needs.
     ///

@@ -82,6 +82,10 @@ pub unsafe extern "C" fn FAMPI_Timeout_get_seconds(
 /// that cannot commit any more: on all living ranks, now and later, and `comm` is revoked. Go on
 /// with what `MPIX_Comm_shrink` makes of it. A rank that dies when it has left this call is one
 /// that the first block reports.
+///
+/// Those who have come wait for every living member. So a rank that gets an error here, and is to
+/// take further communicators into use, calls this for them all the same; or all do it in a block
+/// of a larger communicator, in which such a rank raises an error, and nobody waits any more.
 #[unsafe(no_mangle)]
 pub extern "C" fn FAMPI_Init(comm: MPI_Comm) -> c_int {
     enter(|state| {
@@ -195,8 +199,9 @@ fn refuse(state: &mut State, block: GuestBlock, code: c_int) -> Result<()> {
 /// match.
 ///
 /// Returns `FAMPI_ERR_REQUEST` when `tb_request` is no block or is in its own list, or when a
-/// request is in the list twice, `FAMPI_ERR_STATE` for an inner block that is not finished,
-/// `FAMPI_ERR_COUNT`, `FAMPI_ERR_ARG`. Nothing has happened then, and the block is still open.
+/// request is in the list twice, `FAMPI_ERR_STATE` for an inner block that is not finished and for
+/// a collective of fampi's own in another open block, `FAMPI_ERR_COUNT`, `FAMPI_ERR_ARG`. Nothing
+/// has happened then, and the block is still open.
 ///
 /// # Safety
 ///
@@ -211,10 +216,10 @@ pub unsafe extern "C" fn FAMPI_TryBlock_finish(
     enter_started(|state| {
         let limit = arguments::timeout(timeout)?;
         // SAFETY: our caller's promise.
-        let requests = unsafe { list(count, array_of_requests) }?;
-        match requests {
-            [] => finish_alone(state, tb_request, limit),
-            requests => finish(state, tb_request, requests, limit, None),
+        match unsafe { list(count, array_of_requests) } {
+            Ok([]) => finish_alone(state, tb_request, limit),
+            Ok(requests) => finish(state, tb_request, requests, limit, None),
+            Err(code) => finish_again(state, tb_request, limit, code),
         }
     })
 }
@@ -233,6 +238,22 @@ fn finish_alone(state: &mut State, tb_request: MPI_Request, limit: Timeout) -> R
         state.settle();
     }
     Ok(())
+}
+
+/// Moves the deadline of a block that was ended before, whatever else is given for it now: this
+/// code is for another one.
+#[cold]
+pub(crate) fn finish_again(
+    state: &mut State,
+    tb_request: MPI_Request,
+    limit: Timeout,
+    code: c_int,
+) -> Result<()> {
+    if state.block(tb_request)?.finished {
+        finish_alone(state, tb_request, limit)
+    } else {
+        Err(code)
+    }
 }
 
 /// Ends a block, with a reduction on its commit or without. Repeated, it moves the deadline.

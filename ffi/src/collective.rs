@@ -181,7 +181,7 @@ fn placed(pieces: &[Piece], from: usize) -> impl Iterator<Item = (usize, Piece)>
     pieces.iter().scan(from, |place, piece| {
         let at = *place;
         *place += piece.bytes;
-        Some((at, *piece))
+        Some((at, piece.clone()))
     })
 }
 
@@ -224,12 +224,16 @@ pub(crate) unsafe fn packed(
 /// The program's buffers have so many elements.
 pub(crate) unsafe fn combining(
     (sendbuf, recvbuf): (*const c_void, *mut c_void),
-    elements: Piece,
+    (count, datatype): (c_int, MPI_Datatype),
     (op, takes): (MPI_Op, bool),
     collective: Collective,
 ) -> Result<Start> {
-    let mut operands = Operands::of(&elements, op)?;
+    let mut operands = Operands::of(&Type::of(datatype)?, count, op)?;
     let from = if is_in_place(sendbuf) { recvbuf.cast_const() } else { sendbuf };
+    let is_nowhere = from.is_null() || takes && recvbuf.is_null();
+    if is_nowhere && !operands.bytes().is_empty() {
+        return Err(FAMPI_ERR_ARG);
+    }
     // SAFETY: our caller's promise.
     unsafe { operands.load(from) };
     let bytes = if takes { operands.bytes().len() } else { 0 };
@@ -271,7 +275,7 @@ pub(crate) unsafe fn alone(
 ) -> Result<Start> {
     let piece = Type::of(elements.2)?.at(elements.0, elements.1)?;
     // SAFETY: our caller's promise.
-    let buffer = unsafe { packed(piece.bytes, gives.then_some((0, piece))) }?;
+    let buffer = unsafe { packed(piece.bytes, gives.then(|| (0, piece.clone()))) }?;
     let out = Out::Pieces(if gives { Vec::new() } else { vec![(0, piece)] });
     Ok(Start { collective, buffer, out })
 }

@@ -7,7 +7,7 @@ use mpi::ffi::{MPI_Datatype, MPI_Op, MPI_Request};
 
 use crate::{
     arguments::{is_in_place, list},
-    block::finish,
+    block::{finish, finish_again},
     codes::{FAMPI_ERR_ARG, FAMPI_ERR_COUNT, FAMPI_ERR_REQUEST, FAMPI_Timeout, Result},
     numbers::{Number, Reduction, Target, operation},
     state::{State, enter_started},
@@ -57,23 +57,45 @@ pub unsafe extern "C" fn FAMPI_TryBlock_finish_allreduce(
 ) -> c_int {
     enter_started(|state| {
         let limit = crate::arguments::timeout(timeout)?;
-        // SAFETY: our caller's promise.
-        let requests = unsafe { list(count, array_of_requests) }?;
         let block = state.block(tb_request)?.name;
         if !state.guest.is_agreed(block) {
             return Err(FAMPI_ERR_REQUEST);
         }
-        let wanted = usize::try_from(numbers).ok().filter(|it| (1..=MAX_VALUES).contains(it));
-        let numbers = wanted.ok_or(FAMPI_ERR_COUNT)?;
-        let from = if is_in_place(sendbuf) { recvbuf.cast_const() } else { sendbuf };
-        if from.is_null() || recvbuf.is_null() {
-            return Err(FAMPI_ERR_ARG);
+        // SAFETY: our caller's promise.
+        let given = unsafe { list(count, array_of_requests) }.and_then(|requests| {
+            // SAFETY: as above.
+            let reduction = unsafe { given(state, sendbuf, recvbuf, (numbers, datatype, op)) }?;
+            Ok((requests, reduction))
+        });
+        match given {
+            Ok((requests, reduction)) => {
+                finish(state, tb_request, requests, limit, Some(reduction))
+            }
+            Err(code) => finish_again(state, tb_request, limit, code),
         }
-        let operation = operation(op).ok_or(FAMPI_ERR_ARG)?;
-        let number = number(state, datatype)?;
-        // SAFETY: not null, and the rest is our caller's promise.
-        let values = unsafe { (number.read)(from, numbers, operation) }.ok_or(FAMPI_ERR_ARG)?;
-        let target = Target { number, place: recvbuf };
-        finish(state, tb_request, requests, limit, Some(Reduction { values, target }))
     })
+}
+
+/// What a block is ended with.
+///
+/// # Safety
+///
+/// Both buffers are null or have as many numbers as told.
+unsafe fn given(
+    state: &mut State,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    (numbers, datatype, op): (c_int, MPI_Datatype, MPI_Op),
+) -> Result<Reduction> {
+    let wanted = usize::try_from(numbers).ok().filter(|it| (1..=MAX_VALUES).contains(it));
+    let numbers = wanted.ok_or(FAMPI_ERR_COUNT)?;
+    let from = if is_in_place(sendbuf) { recvbuf.cast_const() } else { sendbuf };
+    if from.is_null() || recvbuf.is_null() {
+        return Err(FAMPI_ERR_ARG);
+    }
+    let operation = operation(op).ok_or(FAMPI_ERR_ARG)?;
+    let number = number(state, datatype)?;
+    // SAFETY: not null, and the rest is our caller's promise.
+    let values = unsafe { (number.read)(from, numbers, operation) }.ok_or(FAMPI_ERR_ARG)?;
+    Ok(Reduction { values, target: Target { number, place: recvbuf } })
 }

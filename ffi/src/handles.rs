@@ -131,6 +131,12 @@ pub(crate) struct Handles {
 }
 
 impl Handles {
+    /// True for a block that is not decided.
+    pub(crate) fn has_open(&self, name: GuestBlock) -> bool {
+        let is_it = |kind: &Kind| matches!(kind, Kind::Block(block) if block.name == name);
+        self.entries.iter().any(|entry| is_it(&entry.kind) && !entry.handle.is_complete())
+    }
+
     /// A request that the program has not freed.
     #[inline]
     pub(crate) fn entry(&mut self, raw: MPI_Request) -> Option<&mut Entry> {

@@ -27,13 +27,16 @@ use mpi::ffi::{self, MPI_Aint, MPI_Datatype, MPI_Op};
 use crate::{
     beneath,
     codes::{FAMPI_ERR_ARG, FAMPI_ERR_COUNT, Result, done},
+    kept::{Keeper, keep_operation, keep_type},
     numbers::{Number, operation},
 };
 
 /// A datatype of the program.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Type {
     raw: MPI_Datatype,
+    /// Keeps it, if the program may free it.
+    keeper: Option<Keeper>,
     /// Bytes of one element when it is packed, and from one element to the next in memory.
     size: usize,
     extent: isize,
@@ -58,23 +61,30 @@ impl Type {
         #[allow(clippy::unnecessary_cast, reason = "which integer it is, is MPI's affair")]
         let extent = *extent as isize;
         let whole = low == 0 && true_low == 0 && *true_extent as usize == size;
-        Ok(Self { raw, size, extent, dense: whole && extent.unsigned_abs() == size })
+        let dense = whole && extent.unsigned_abs() == size;
+        let keeper = if is_predefined(raw)? { None } else { Some(keep_type(raw)?) };
+        Ok(Self { raw, keeper, size, extent, dense })
     }
 
     /// So many elements at this address.
-    pub(crate) fn at(self, address: *mut c_void, count: c_int) -> Result<Piece> {
+    pub(crate) fn at(&self, address: *mut c_void, count: c_int) -> Result<Piece> {
         let elements = usize::try_from(count).map_err(|_| ffi::MPI_ERR_COUNT.cast_signed())?;
-        Ok(Piece { kind: self, address, count, bytes: elements * self.size })
+        let bytes = elements * self.size;
+        // Others may stand at absolute addresses.
+        if address.is_null() && self.dense && bytes > 0 {
+            return Err(FAMPI_ERR_ARG);
+        }
+        Ok(Piece { kind: self.clone(), address, count, bytes })
     }
 
     /// So many elements behind this one.
-    pub(crate) fn beyond(self, address: *mut c_void, elements: isize) -> *mut c_void {
+    pub(crate) fn beyond(&self, address: *mut c_void, elements: isize) -> *mut c_void {
         address.wrapping_byte_offset(elements * self.extent)
     }
 }
 
 /// Elements in the memory of the program.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Piece {
     kind: Type,
     address: *mut c_void,
@@ -90,7 +100,7 @@ impl Piece {
     ///
     /// The program's memory has them.
     pub(crate) unsafe fn pack(&self, to: &mut [u8]) -> Result<()> {
-        let Self { kind, address, count, bytes } = *self;
+        let Self { ref kind, address, count, bytes } = *self;
         if bytes == 0 {
             return Ok(());
         }
@@ -113,7 +123,7 @@ impl Piece {
     ///
     /// The program's memory has room for them.
     pub(crate) unsafe fn unpack(&self, from: &[u8]) -> Result<()> {
-        let Self { kind, address, count, bytes } = *self;
+        let Self { ref kind, address, count, bytes } = *self;
         if bytes == 0 {
             return Ok(());
         }
@@ -144,6 +154,8 @@ pub(crate) struct Operands {
     stride: usize,
     datatype: MPI_Datatype,
     op: MPI_Op,
+    /// Keep these two, as far as the program may free them.
+    keepers: [Option<Keeper>; 2],
     /// The numbers that they are, if a commit can carry them and is to.
     numbers: Option<(Number, Values)>,
 }
@@ -161,14 +173,15 @@ unsafe impl Expose for Operands {
 impl Operands {
     /// Room for these elements: of a type without gaps, or one of MPI's own, whose gaps belong to
     /// no rank.
-    pub(crate) fn of(piece: &Piece, op: MPI_Op) -> Result<Self> {
-        let Piece { kind, count, .. } = *piece;
-        if !kind.dense && !is_predefined(kind.raw)? {
+    pub(crate) fn of(kind: &Type, count: c_int, op: MPI_Op) -> Result<Self> {
+        if !kind.dense && kind.keeper.is_some() {
             return Err(FAMPI_ERR_ARG);
         }
+        let keepers = [kind.keeper.clone(), keep_operation(op, kind.raw)?];
         let stride = usize::try_from(kind.extent).map_err(|_| FAMPI_ERR_ARG)?.max(1);
-        let bytes = vec![0; stride * count.cast_unsigned() as usize];
-        Ok(Self { bytes, stride, datatype: kind.raw, op, numbers: None })
+        let count = usize::try_from(count).map_err(|_| ffi::MPI_ERR_COUNT.cast_signed())?;
+        let bytes = vec![0; stride * count];
+        Ok(Self { bytes, stride, datatype: kind.raw, op, keepers, numbers: None })
     }
 
     /// Takes the elements of the program, or gives them back.
@@ -251,7 +264,8 @@ fn write(values: &Values, buffer: &mut dyn Buffer) {
 
 impl Operands {
     fn like(&self, bytes: Vec<u8>) -> Self {
-        Self { bytes, numbers: None, ..*self }
+        let Self { stride, datatype, op, ref keepers, .. } = *self;
+        Self { bytes, stride, datatype, op, keepers: keepers.clone(), numbers: None }
     }
 
     fn of_buffer(buffer: &dyn Buffer) -> Option<&[u8]> {
@@ -289,6 +303,7 @@ impl Buffer for Operands {
         let Some(from) = source.bytes.get(at..at + self.bytes.len()) else { return false };
         self.bytes.copy_from_slice(from);
         (self.stride, self.datatype, self.op) = (source.stride, source.datatype, source.op);
+        self.keepers.clone_from(&source.keepers);
         self.numbers = None;
         true
     }

@@ -4,6 +4,7 @@
 //! codes    numbers and their sentences      arguments timeouts, lists, results
 //! owned    what one thread uses             loaded    what happens before the program begins
 //! freed    what was freed since             origin    groups, and where requests came from
+//! kept     types and operations that are needed although they are freed
 //! request  generalized requests of MPI      users     the program's own requests
 //! layout   parts in the program's memory    running   collectives that are under way
 //! numbers  numbers of reductions            making    communicators in the making
@@ -51,6 +52,7 @@ pub mod handles;
 #[cfg(mpich)]
 pub mod in_front;
 mod in_vain;
+pub mod kept;
 mod layout;
 mod list;
 mod loaded;

@@ -124,11 +124,13 @@ impl List {
                 self.inner_makings.extend_from_slice(&inner.makings);
                 self.add(place, part);
             }
-            Some(Entry { kind: Kind::Collective(running), handle, .. }) => {
+            Some(Entry { kind: Kind::Collective(running), .. }) => {
+                let other = running.block;
                 if let Some(number) = running.number_in(block) {
                     self.collectives.push((self.parts.len(), raw));
                     self.add(place, Part::Collective(number));
-                } else if !handle.is_complete() {
+                } else if handles.has_open(other) {
+                    // Also if it is complete here: it may not be on other ranks.
                     return Err(FAMPI_ERR_STATE);
                 }
             }

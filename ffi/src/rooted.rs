@@ -7,7 +7,7 @@ use mpi::ffi::{self, MPI_Comm, MPI_Datatype, MPI_Op, MPI_Request};
 
 use crate::{
     collective::{Counts, Rows, alone, combining, gathering_at, root_of, scattering_from, start},
-    layout::{Operands, Type},
+    layout::Operands,
 };
 
 /// `MPI_Ibcast` over the living, as `FAMPI_Iallreduce`.
@@ -57,11 +57,10 @@ pub unsafe extern "C" fn FAMPI_Ireduce(
         || unsafe { ffi::MPI_Ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request) };
     start(comm, request, of_mpi, |place| {
         let root = root_of(place, root)?;
-        let elements = Type::of(datatype)?.at(recvbuf, count)?;
         let collective = Collective::Reduce { root, reduction: Operands::REDUCTION };
         let takes = root.index() == place.me;
         // SAFETY: our caller's promise.
-        unsafe { combining((sendbuf, recvbuf), elements, (op, takes), collective) }
+        unsafe { combining((sendbuf, recvbuf), (count, datatype), (op, takes), collective) }
     })
 }
 

@@ -407,7 +407,8 @@ unsafe fn put_statuses(statuses: *mut MPI_Status, at: usize, status: MPI_Status)
 }
 
 /// Waits for the next request of a list. `index` becomes its place, `MPI_UNDEFINED` when all are
-/// `MPI_REQUEST_NULL`. A request that is over stays in the list: take it out before the next call.
+/// `MPI_REQUEST_NULL`. A request that is over stays in the list, also a persistent one, which is
+/// inactive then: take it out before the next call.
 ///
 /// Returns as `FAMPI_Waitall_local`, about the request found.
 ///

@@ -226,6 +226,40 @@ static void reductions_on_the_commit(void)
   MPI_Type_free(&pair);
 }
 
+/* What a block is ended with the second time is ignored, whatever it is. */
+static void ends_again(void)
+{
+  MPI_Request block;
+  int code;
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  OK(FAMPI_TryBlock_finish(block, 0, NULL, FAMPI_TIMEOUT_NEVER));
+  OK(FAMPI_TryBlock_finish(block, 1, NULL, FAMPI_TIMEOUT_NEVER));
+  OK(FAMPI_TryBlock_finish(block, -1, NULL, FAMPI_TIMEOUT_NEVER));
+  OK(REDUCE(block, 0, NULL, FAMPI_TIMEOUT_POLL, NULL, NULL, 0, MPI_DATATYPE_NULL, MPI_OP_NULL));
+  code = FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER);
+  EXPECT(FAMPI_SUCCESS, code);
+  OK(FAMPI_Request_free(&block));
+}
+
+/* A collective belongs to the block in which it was started, complete or not. */
+static void collectives_of_other_blocks(void)
+{
+  MPI_Request first, second, sum;
+  int one = 1, all = 0;
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &first));
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &second));
+  OK(FAMPI_Iallreduce(&one, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &sum));
+  FAILS(FAMPI_ERR_STATE, FAMPI_TryBlock_finish(first, 1, &sum, FAMPI_TIMEOUT_NEVER));
+  OK(FAMPI_Wait_local(&sum, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+  FAILS(FAMPI_ERR_STATE, FAMPI_TryBlock_finish(first, 1, &sum, FAMPI_TIMEOUT_NEVER));
+  EXPECT(FAMPI_SUCCESS, commit(&second, 1, &sum));
+  /* When that block is over it is a request that is complete. */
+  EXPECT(FAMPI_SUCCESS, commit(&first, 1, &sum));
+  OK(FAMPI_Request_free(&sum));
+  OK(FAMPI_Request_free(&second));
+  OK(FAMPI_Request_free(&first));
+}
+
 static void partner_copies(void)
 {
   MPI_Request block, later, null = MPI_REQUEST_NULL;
@@ -403,6 +437,8 @@ int main(int argc, char **argv)
   starts();
   finishes();
   reductions_on_the_commit();
+  ends_again();
+  collectives_of_other_blocks();
   partner_copies();
   raises_and_queries();
   waits_and_timeouts();

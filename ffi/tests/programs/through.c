@@ -275,6 +275,22 @@ static void compose(void *in, void *inout, int *count, MPI_Datatype *type)
   }
 }
 
+static void spoil(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+  (void)in, (void)type;
+  for (int i = 0; i < *count; i++) ((int *)inout)[i] = -1000;
+}
+
+/* The type does not have the operation. */
+static void unfit(MPI_Datatype type, MPI_Op op)
+{
+  MPI_Request request;
+  double from[2] = {0, 0}, to[2];
+  int class = 0, code = MPI_Iallreduce(from, to, 1, type, op, world, &request);
+  OK(MPI_Error_class(code, &class));
+  EXPECT(MPI_ERR_OP, class);
+}
+
 /* Types with gaps, pairs, and an operation for which the order of ranks matters. */
 static void kinds(void)
 {
@@ -301,6 +317,23 @@ static void kinds(void)
   OK(MPI_Iallreduce(&mine, &least, 1, MPI_DOUBLE_INT, MPI_MINLOC, world, &list[1]));
   OK(MPI_Iallreduce(f, all, 1, two, op, world, &list[2]));
   EXPECT(FAMPI_ERR_ARG, MPI_Iallreduce(matrix, matrix, 1, column, op, world, &list[3]));
+  EXPECT(FAMPI_ERR_ARG, MPI_Iallreduce(NULL, all, 1, MPI_INT, MPI_SUM, world, &list[3]));
+  EXPECT(FAMPI_ERR_ARG, MPI_Iallreduce(f, NULL, 1, MPI_INT, MPI_SUM, world, &list[3]));
+  EXPECT(FAMPI_ERR_ARG, MPI_Ibcast(NULL, 1, MPI_INT, nth(0), world, &list[3]));
+  unfit(MPI_DOUBLE, MPI_MAXLOC);
+  unfit(MPI_DOUBLE, MPI_BAND);
+  unfit(two, MPI_SUM);
+  unfit(MPI_INT, MPI_OP_NULL);
+  /* As MPI has it, what is pending needs none of these any more. Others may get their places. */
+  OK(MPI_Op_free(&op));
+  OK(MPI_Type_free(&column));
+  OK(MPI_Type_free(&two));
+  CHECK(op == MPI_OP_NULL && column == MPI_DATATYPE_NULL && two == MPI_DATATYPE_NULL);
+  OK(MPI_Op_create(spoil, 0, &op));
+  OK(MPI_Type_vector(2, 2, 8, MPI_INT, &column));
+  OK(MPI_Type_commit(&column));
+  OK(MPI_Type_contiguous(4, MPI_INT, &two));
+  OK(MPI_Type_commit(&two));
   EXPECT(FAMPI_SUCCESS, end(block, 3, list, -1));
   for (int i = 0; i < 4 && rank != nth(0); i++)
     for (int k = 0; k < 4; k++) CHECK(matrix[i][k] == (k == 1 ? 50 + i : 10 * i + k));
@@ -314,7 +347,7 @@ static void kinds(void)
   release(3, list);
   OK(FAMPI_Request_free(&block));
   OK(MPI_Op_free(&op));
- OK(MPI_Type_free(&column));
+  OK(MPI_Type_free(&column));
   OK(MPI_Type_free(&two));
 }
 
