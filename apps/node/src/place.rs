@@ -2,9 +2,12 @@
 //! share. Both are named by the daemon's process, and go with it.
 //!
 //! A daemon that is killed leaves them; the next one that starts or ends, the console, and who
-//! lists the jobs remove what belongs to a process of this user that is gone.
+//! lists the jobs remove what belongs to a process of this user that is gone. Hosts and containers
+//! may share a temporary folder: a name also says who sees the process.
 
+use std::collections::hash_map::DefaultHasher;
 use std::fs;
+use std::hash::{Hash as _, Hasher as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
@@ -31,7 +34,7 @@ impl Place {
         remove_stale();
         let own = std::process::id();
         let started = started(own).context("this process cannot see itself: is /proc there?")?;
-        let name = format!("{PREFIX}{own}-{started}");
+        let name = format!("{PREFIX}{own}-{started}-{}", seen_by());
         let files = make_below(&std::env::temp_dir(), &name)?;
         let memory = make_below(Path::new(MEMORY), &name).ok();
         Ok(Self { files, memory })
@@ -44,6 +47,15 @@ impl Drop for Place {
             let _ = fs::remove_dir_all(folder);
         }
     }
+}
+
+/// Says in which machine, and which name space of it, processes have their numbers.
+fn seen_by() -> String {
+    let mut hasher = DefaultHasher::new();
+    rustix::system::uname().nodename().hash(&mut hasher);
+    fs::read("/etc/machine-id").unwrap_or_default().hash(&mut hasher);
+    fs::read_link("/proc/self/ns/pid").unwrap_or_default().hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 fn make_below(above: &Path, name: &str) -> Result<PathBuf> {
@@ -72,15 +84,17 @@ fn began(stat: &str) -> Option<u64> {
 
 /// Removes the folders of daemons of this user that are gone.
 pub(crate) fn remove_stale() {
+    let seen_by = seen_by();
+    let parts = |name: &str| {
+        let mut parts = name.strip_prefix(PREFIX)?.splitn(3, '-');
+        let (process, began) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        // That of another machine may live.
+        (parts.next()? == seen_by).then_some((process, began))
+    };
     for above in [std::env::temp_dir(), MEMORY.into()] {
         for entry in fs::read_dir(above).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let numbers = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
-            let Some((Ok(process), Ok(began))) =
-                numbers.map(|(process, began)| (process.parse(), began.parse::<u64>()))
-            else {
-                continue;
-            };
+            let Some((process, began)) = name.to_str().and_then(parts) else { continue };
             let user = rustix::process::geteuid().as_raw();
             let is_ours = entry.metadata().is_ok_and(|it| it.is_dir() && it.uid() == user);
             if is_ours && started(process) != Some(began) {
@@ -97,10 +111,16 @@ mod tests {
     #[test]
     fn folders_go_with_their_process_and_those_of_the_dead_are_removed() {
         let own = Place::make().expect("folders");
-        let dead = std::env::temp_dir().join(format!("{PREFIX}{}-1", std::process::id()));
+        let of = |who: &str| {
+            let name = format!("{PREFIX}{}-1-{who}", std::process::id());
+            std::env::temp_dir().join(name)
+        };
+        let (dead, elsewhere) = (of(&seen_by()), of("elsewhere"));
         fs::create_dir_all(dead.join("inside")).expect("made");
+        fs::create_dir_all(&elsewhere).expect("made");
         remove_stale();
-        assert!(own.files.is_dir() && !dead.exists());
+        assert!(own.files.is_dir() && !dead.exists() && elsewhere.is_dir());
+        fs::remove_dir(elsewhere).expect("removed");
         let files = own.files.clone();
         drop(own);
         assert!(!files.exists());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use fampi_detector::protocol::{Host, envelope::Secret};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::channel::{Channel, Nonce};
@@ -18,8 +18,22 @@ use crate::protocol::message::{decode, encode};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// After which the other end of a watched connection is looked for, and between two looks.
 const QUIET: Duration = Duration::from_secs(5);
+/// How many looks find nothing before it is gone.
+const LOOKS: u32 = 3;
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
+
+/// How a connection has ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum End {
+    /// The other end, or its system, has closed it.
+    Closed,
+    /// The host that was called said that nobody listens there.
+    Refused,
+    /// The network has lost it, or who sends there is no process of the job. Who was at the other
+    /// end may live.
+    Broken,
+}
 
 /// Our end of a connection.
 #[derive(Debug)]
@@ -29,12 +43,16 @@ pub(crate) struct Link {
     unsent: Vec<u8>,
     /// Bytes at the front of them that have been sent.
     sent: usize,
-    /// The other end is gone, or no process of the job.
-    is_closed: bool,
-    /// The host that was called said that nobody listens there.
-    is_refused: bool,
+    end: Option<End>,
+    /// The network did not take something: that there is no more to read proves nothing then.
+    has_failed: bool,
     /// The thread that waits for the connection has been told that there is something to send.
     is_waited: bool,
+}
+
+/// True for an error that comes from the other end. Others come from the network between.
+fn is_of_other_end(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
 fn nonce() -> Result<Nonce> {
@@ -74,7 +92,8 @@ impl Link {
         let mut link = Self::calling(socket.into(), me, peer, secret, most)?;
         match connect(&link.stream, &at) {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
-            Err(error) => (link.is_closed, link.is_refused) = (true, error == Errno::CONNREFUSED),
+            Err(Errno::CONNREFUSED) => link.end = Some(End::Refused),
+            Err(_) => link.end = Some(End::Broken),
         }
         Ok(link)
     }
@@ -112,8 +131,8 @@ impl Link {
             channel,
             unsent,
             sent: 0,
-            is_closed: false,
-            is_refused: false,
+            end: None,
+            has_failed: false,
             is_waited: false,
         })
     }
@@ -125,12 +144,18 @@ impl Link {
 
     /// Lets the system look whether the machine of the other end is there while nothing is sent.
     pub(crate) fn watch_machine(&self) -> Result<()> {
-        use rustix::net::sockopt;
         let done = sockopt::set_socket_keepalive(&self.stream, true)
             .and_then(|()| sockopt::set_tcp_keepidle(&self.stream, QUIET))
             .and_then(|()| sockopt::set_tcp_keepintvl(&self.stream, QUIET))
-            .and_then(|()| sockopt::set_tcp_keepcnt(&self.stream, 3));
+            .and_then(|()| sockopt::set_tcp_keepcnt(&self.stream, LOOKS));
         done.context("a connection that cannot be watched")
+    }
+
+    /// Lets the system give up the other end when it takes nothing for so long, not sooner and not
+    /// later, however its machine is set up.
+    pub(crate) fn bound_sending(&self, limit: Duration) -> Result<()> {
+        sockopt::set_tcp_user_timeout(&self.stream, limit.as_millis() as u32)
+            .context("a connection that cannot be watched")
     }
 
     /// Where the other end is.
@@ -138,14 +163,14 @@ impl Link {
         self.stream.peer_addr()
     }
 
-    /// True when the other end is gone.
+    /// True when it has ended.
     pub(crate) const fn is_closed(&self) -> bool {
-        self.is_closed
+        self.end.is_some()
     }
 
-    /// True when the host that was called said that nobody listens there.
-    pub(crate) const fn is_refused(&self) -> bool {
-        self.is_refused
+    /// How it has ended, if it has.
+    pub(crate) const fn end(&self) -> Option<End> {
+        self.end
     }
 
     /// Bytes that wait to be sent.
@@ -155,7 +180,7 @@ impl Link {
 
     /// True when whether there is something to send has changed since the last call.
     pub(crate) fn take_change(&mut self) -> Option<bool> {
-        let waits = self.backlog() > 0 && !self.is_closed;
+        let waits = self.backlog() > 0 && !self.is_closed();
         let changed = waits != self.is_waited;
         self.is_waited = waits;
         changed.then_some(waits)
@@ -163,7 +188,7 @@ impl Link {
 
     /// Sends this, or keeps it until there is room.
     pub(crate) fn send(&mut self, message: &impl Serialize) {
-        if self.is_closed {
+        if self.is_closed() {
             return;
         }
         self.channel.seal(&encode(message), &mut self.unsent);
@@ -172,17 +197,15 @@ impl Link {
 
     /// Sends what there is room for.
     pub(crate) fn flush(&mut self) {
-        while self.sent < self.unsent.len() && !self.is_closed {
-            match self.stream.write(&self.unsent[self.sent..]) {
-                Ok(0) => self.is_closed = true,
+        while self.sent < self.unsent.len() && !self.is_closed() {
+            match self.stream.write(&self.unsent[self.sent..]).map_err(|error| error.kind()) {
                 Ok(written) => self.sent += written,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                    (self.is_closed, self.is_refused) = (true, true);
-                }
+                Err(ErrorKind::Interrupted) => {}
+                Err(ErrorKind::WouldBlock) => break,
+                Err(ErrorKind::ConnectionRefused) => self.end = Some(End::Refused),
                 // What has come before is read first: its end will be seen there.
-                Err(_) => {
+                Err(kind) => {
+                    self.has_failed |= !is_of_other_end(kind);
                     self.unsent.clear();
                     self.sent = 0;
                 }
@@ -197,44 +220,45 @@ impl Link {
         }
     }
 
-    /// Takes what has come; afterwards [`take`](Self::take) gives the messages.
-    pub(crate) fn read(&mut self) {
-        let mut bytes = vec![0; CHUNK];
-        while !self.is_closed {
-            match self.stream.read(&mut bytes) {
-                Ok(0) => self.is_closed = true,
+    /// Takes what has come; afterwards [`take`](Self::take) gives the messages. True if that was
+    /// anything.
+    pub(crate) fn read(&mut self) -> bool {
+        let (mut bytes, mut has_come) = (vec![0; CHUNK], false);
+        while !self.is_closed() {
+            match self.stream.read(&mut bytes).map_err(|error| error.kind()) {
+                Ok(0) if self.has_failed => self.end = Some(End::Broken),
+                Ok(0) => self.end = Some(End::Closed),
                 Ok(read) => {
-                    let taken = self.channel.handle_bytes(&bytes[..read], &mut self.unsent);
-                    self.is_closed |= taken.is_err();
+                    has_come = true;
+                    if self.channel.handle_bytes(&bytes[..read], &mut self.unsent).is_err() {
+                        self.end = Some(End::Broken);
+                    }
                     if read < CHUNK {
                         break;
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => {
-                    self.is_closed = true;
-                    self.is_refused |= error.kind() == ErrorKind::ConnectionRefused;
-                }
+                Err(ErrorKind::Interrupted) => {}
+                Err(ErrorKind::WouldBlock) => break,
+                Err(ErrorKind::ConnectionRefused) => self.end = Some(End::Refused),
+                Err(kind) if is_of_other_end(kind) => self.end = Some(End::Closed),
+                Err(_) => self.end = Some(End::Broken),
             }
         }
         self.flush();
+        has_come
     }
 
     /// The next message that has come.
     pub(crate) fn take<T: for<'a> Deserialize<'a>>(&mut self) -> Option<T> {
-        match self.channel.take_frame() {
-            Ok(Some(body)) => {
-                let message = decode(&body);
-                self.is_closed |= message.is_none();
-                message
-            }
-            Ok(None) => None,
-            Err(_) => {
-                self.is_closed = true;
-                None
-            }
+        let message = match self.channel.take_frame() {
+            Ok(Some(body)) => decode(&body),
+            Ok(None) => return None,
+            Err(_) => None,
+        };
+        if message.is_none() {
+            self.end = Some(End::Broken);
         }
+        message
     }
 }
 

@@ -3,11 +3,16 @@
 //! Launchers need the files, as MPI's own exit status does not tell an orderly end from another.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     io::Write as _,
-    path::PathBuf,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
     process,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 /// Set in a process that never held a rank: its end says nothing of how the job ended.
@@ -47,14 +52,29 @@ pub(in crate::mpi) fn report_success() {
     report(if UNUSED.load(Relaxed) { "unused" } else { "ok" });
 }
 
+/// Writes a word, in the place of the one before: that takes no room on a disk that is full now.
 fn report(word: &str) {
+    static OWN: Mutex<Option<File>> = Mutex::new(None);
     let Some(folder) = std::env::var_os("FAMPI_STATUS_DIR").map(PathBuf::from) else { return };
-    let own = folder.join(process::id().to_string());
-    let unfinished = own.with_extension("new");
-    let written = fs::write(&unfinished, word).and_then(|()| fs::rename(&unfinished, &own));
+    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let word = format!("{word:<width$}\n", width = "starting".len());
+    let written = match &*own {
+        Some(file) => file.write_all_at(word.as_bytes(), 0),
+        None => begin(&folder, &word).map(|file| *own = Some(file)),
+    };
     if let Err(error) = written {
         tracing::warn!(%error, folder = %folder.display(), "cannot write the status file");
     }
+}
+
+/// The file, which is there with its first word or not at all.
+fn begin(folder: &Path, word: &str) -> io::Result<File> {
+    let own = folder.join(process::id().to_string());
+    let unfinished = own.with_extension("new");
+    let mut file = File::create(&unfinished)?;
+    file.write_all(word.as_bytes())?;
+    fs::rename(&unfinished, &own)?;
+    Ok(file)
 }
 
 /// Says in that file that this process ends in order, with this status, which is not 0. The

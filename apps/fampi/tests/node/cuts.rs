@@ -1,5 +1,6 @@
 //! Networks that are cut: no connection is closed, and each part takes the other one for silent.
 
+use std::fs;
 use std::process::Output;
 
 use crate::network::{Job, has_name_spaces};
@@ -40,6 +41,27 @@ fn the_larger_part_of_a_cut_network_goes_on_and_the_other_one_stops_itself() {
     job.wait_for_loss();
     let output = job.finish();
     assert_eq!(digest(&output), digest(&whole), "{}", said(&output));
+}
+
+/// A system that gives up connections early, as where sites want short failovers: that a connection
+/// is lost was taken for the death of who was there, and both parts went on.
+#[test]
+fn a_connection_that_the_network_has_lost_proves_no_death() {
+    if !has_name_spaces() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let end = folder.path().join("end");
+    let script = format!("echo begun; until [ -e {} ]; do sleep 0.05; done", end.display());
+    let mut job = Job::start(3, 3, &[], &["sh", "-c", &script]);
+    job.read_until("begun");
+    for node in 0..3 {
+        job.set(node, "net.ipv4.tcp_retries2=1");
+    }
+    job.cut_off(2);
+    job.wait_until_empty(2);
+    fs::write(&end, "").expect("written");
+    job.finish();
 }
 
 #[test]

@@ -199,6 +199,12 @@ impl Job {
         assert!(Command::new("ip").args(cut).status().expect("ip").success());
     }
 
+    /// Sets something of the kernel for the network of a node, as `NAME=VALUE`.
+    pub(crate) fn set(&self, node: u32, what: &str) {
+        let words = ["netns", "exec", &self.node(node), "sysctl", "-q", "-w", what];
+        assert!(Command::new("ip").args(words).status().expect("ip").success());
+    }
+
     /// Waits until nothing runs on a node.
     pub(crate) fn wait_until_empty(&self, node: u32) {
         let begun = Instant::now();

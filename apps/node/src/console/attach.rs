@@ -137,10 +137,7 @@ impl Console {
                 console.nodes[at].is_lost = true;
                 continue;
             };
-            console.last += 1;
-            console.poll.add(&link, console.last)?;
-            console.nodes[at].link = Some(console.last);
-            console.links.insert(console.last, link);
+            console.nodes[at].link = Some(console.watch(link)?);
         }
         console.wait_for_proofs()?;
         Ok(console)

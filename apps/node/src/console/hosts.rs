@@ -132,6 +132,10 @@ pub(super) struct Processors {
     unbound: bool,
 }
 
+/// Lets PMIx tell processes of their job by messages. Otherwise it maps files of the folder for
+/// temporary files into daemons and processes, which die when that is full.
+pub(super) const IN_MESSAGES: (&str, &str) = ("PMIX_MCA_gds", "hash");
+
 /// What a daemon is executed by: this program, with the MPI at this prefix, for processes that
 /// speak so, with this library preloaded, and on these processors.
 pub(super) fn daemon(
@@ -143,6 +147,8 @@ pub(super) fn daemon(
     let program = env::current_exe().context("cannot find this program")?;
     let mpi = mpi.display();
     let mut words = vec![format!("PMIX_PREFIX={mpi}"), format!("OPAL_PREFIX={mpi}")];
+    let (name, value) = IN_MESSAGES;
+    words.push(format!("{name}={value}"));
     words.extend(preload.map(|preload| format!("LD_PRELOAD={}", preload.display())));
     words.extend([program.display().to_string(), "serve".to_owned(), format!("--mpi={mpi}")]);
     words.push(format!("--language={}", language.word()));

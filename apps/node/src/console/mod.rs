@@ -39,6 +39,14 @@ use printer::Printer;
 const START: Duration = Duration::from_secs(60);
 /// How long they have to leave when all is over.
 const LEAVING: Duration = Duration::from_secs(2);
+/// How long they have to end the job when they are asked to.
+const ENDING: Duration = Duration::from_secs(10);
+/// A daemon whose machine takes nothing for so long is lost.
+const UNTAKEN: Duration = Duration::from_secs(20);
+/// A connection that proves nothing for so long ends.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How many such connections there may be.
+const MOST_CALLERS: usize = 256;
 /// Signals and agents are looked for so often.
 const TURN: Duration = Duration::from_millis(50);
 const LISTENER: u64 = 0;
@@ -54,9 +62,10 @@ struct Node {
     link: Option<u64>,
     address: Option<SocketAddr>,
     is_ready: bool,
+    /// There is no link to it any more.
     is_lost: bool,
-    /// Its loss has been told.
-    is_reported: bool,
+    /// Nodes that take it for lost.
+    lost_for: BTreeSet<usize>,
     over: Option<(u8, Option<String>)>,
 }
 
@@ -68,6 +77,8 @@ struct Console {
     secret: Secret,
     nodes: Vec<Node>,
     links: BTreeMap<u64, Link>,
+    /// Those of them that prove nothing yet, and when they came.
+    callers: BTreeMap<u64, Instant>,
     last: u64,
     printer: Option<Printer>,
     /// What processes write on other hosts comes here.
@@ -86,6 +97,18 @@ struct Console {
     remarks: BTreeSet<String>,
     /// All is over: who is gone now has left.
     is_leaving: bool,
+    /// A signal has asked the job to end.
+    was_asked: bool,
+}
+
+/// True when nothing more is to come from a node: it says so, it is lost, or others take it for
+/// lost whom nobody takes for lost. When the network is cut each part takes the other one for lost:
+/// then the links to that which stops itself will end.
+fn is_over(nodes: &[Node], node: usize) -> bool {
+    let is_here = |at: usize| !nodes[at].is_lost;
+    let is_accused = |at: usize| nodes[at].lost_for.iter().any(|by| is_here(*by));
+    let Node { is_lost, over, lost_for, .. } = &nodes[node];
+    *is_lost || over.is_some() || lost_for.iter().any(|by| is_here(*by) && !is_accused(*by))
 }
 
 impl Console {
@@ -107,6 +130,7 @@ impl Console {
             secret,
             nodes,
             links: BTreeMap::new(),
+            callers: BTreeMap::new(),
             last: INPUT,
             printer: Some(Printer::start()),
             folders: Folders::default(),
@@ -118,21 +142,31 @@ impl Console {
             is_refused: false,
             remarks: BTreeSet::new(),
             is_leaving: false,
+            was_asked: false,
         })
     }
 
     /// Prints and waits until all is over; the exit status, unless all nodes are lost.
     fn wait(&mut self) -> Result<Option<u8>> {
-        let mut asked = 0;
-        let is_over = |node: &Node| node.is_lost || node.over.is_some();
-        while !self.is_refused && !self.nodes.iter().all(is_over) {
+        let mut asked = None;
+        while !self.is_refused && !(0..self.nodes.len()).all(|node| is_over(&self.nodes, node)) {
             self.turn()?;
-            let signal = self.signal.load(Ordering::Relaxed);
-            if signal != 0 && asked == 0 {
-                asked = signal;
-                for node in 0..self.nodes.len() {
-                    self.send(node, &Order::End(128_u8.saturating_add(signal as u8)));
+            let signal = self.signal.swap(0, Ordering::Relaxed);
+            let is_late = asked.is_some_and(|(since, _): (Instant, u8)| since.elapsed() > ENDING);
+            match asked {
+                None if signal != 0 => {
+                    let status = 128_u8.saturating_add(signal as u8);
+                    asked = Some((Instant::now(), status));
+                    self.was_asked = true;
+                    for node in 0..self.nodes.len() {
+                        self.send(node, &Order::End(status));
+                    }
                 }
+                Some((_, status)) if signal != 0 || is_late => {
+                    self.say_who_is_left();
+                    return Ok(Some(status));
+                }
+                _ => {}
             }
             if let Some(complaint) = self.complaint.take() {
                 say!("fampi-node: {complaint}");
@@ -145,15 +179,48 @@ impl Console {
         Ok(overs().map(|(status, _)| *status).max())
     }
 
+    /// The person does not wait for them any more.
+    fn say_who_is_left(&self) {
+        let left = (0..self.nodes.len()).filter(|node| !is_over(&self.nodes, *node));
+        for node in left {
+            let name = &self.nodes[node].name;
+            say!("fampi-node: {name} does not say that the job has ended there: see to it");
+        }
+    }
+
+    /// A connection to a daemon, or from one, which is heard from now on.
+    fn watch(&mut self, link: Link) -> Result<u64> {
+        link.watch_machine()?;
+        link.bound_sending(UNTAKEN)?;
+        self.last += 1;
+        self.poll.add(&link, self.last)?;
+        self.links.insert(self.last, link);
+        Ok(self.last)
+    }
+
+    /// Lets in those who call, and ends what has proved nothing for too long.
+    fn accept(&mut self) -> Result<()> {
+        while self.callers.len() < MOST_CALLERS
+            && let Ok((stream, _)) = self.listener.accept()
+        {
+            let link = Link::accept(stream, CONSOLE, &self.secret, MAX_BYTES)?;
+            let number = self.watch(link)?;
+            self.callers.insert(number, Instant::now());
+        }
+        Ok(())
+    }
+
     fn turn(&mut self) -> Result<()> {
+        let is_stranger = |since: &Instant| since.elapsed() > HANDSHAKE;
+        for (number, _) in self.callers.iter().filter(|(_, since)| is_stranger(since)) {
+            if let Some(link) = self.links.remove(number) {
+                self.poll.remove(&link);
+            }
+        }
+        self.callers.retain(|_, since| !is_stranger(since));
         for number in self.poll.wait(TURN)? {
             if number == LISTENER {
-                while let Ok((stream, _)) = self.listener.accept() {
-                    let link = Link::accept(stream, CONSOLE, &self.secret, MAX_BYTES)?;
-                    self.last += 1;
-                    self.poll.add(&link, self.last)?;
-                    self.links.insert(self.last, link);
-                }
+                self.accept()?;
             } else if number == INPUT {
                 self.send_input();
             } else {
@@ -186,6 +253,9 @@ impl Console {
     fn hear(&mut self, number: u64) -> Result<()> {
         let Some(mut link) = self.links.remove(&number) else { return Ok(()) };
         link.read();
+        if link.peer().is_some() || link.is_closed() {
+            self.callers.remove(&number);
+        }
         let called = self.nodes.iter().position(|node| node.link == Some(number));
         let at = link.peer().map(|peer| peer.node.0 as usize).or(called);
         let known = at.filter(|at| {
@@ -245,8 +315,9 @@ impl Console {
             Word::Report(Report::Lost(lost, processes)) => {
                 let Some(lost) = self.nodes.get_mut(lost as usize) else { return Ok(()) };
                 // Each daemon tells of it.
-                if !std::mem::replace(&mut lost.is_reported, true) && !self.is_leaving {
-                    lost.is_lost = true;
+                let is_first = lost.lost_for.is_empty() && !self.is_leaving;
+                lost.lost_for.insert(at);
+                if is_first {
                     say!("fampi-node: {} is lost, with {processes} processes", lost.name);
                 }
             }
@@ -273,21 +344,17 @@ impl Console {
     fn welcome(&mut self, at: usize, place: Place) {
         // Those that were to join, and have not.
         while self.nodes.len() <= at {
-            self.nodes.push(Node { is_lost: true, is_reported: true, ..Node::default() });
+            self.nodes.push(Node { is_lost: true, ..Node::default() });
         }
         if self.nodes[at].link.is_some() {
             return;
         }
         let called = Link::call(place.address, CONSOLE, host(at as u32), &self.secret, MAX_BYTES);
-        self.last += 1;
-        let watched = called.and_then(|link| self.poll.add(&link, self.last).map(|()| link));
-        let link = watched.is_ok().then_some(self.last);
+        let watched = called.and_then(|link| self.watch(link));
+        let link = watched.as_ref().ok().copied();
         let Place { name, slots, address } = place;
         match watched {
-            Ok(link) => {
-                say!("fampi-node: {name} has joined");
-                self.links.insert(self.last, link);
-            }
+            Ok(_) => say!("fampi-node: {name} has joined"),
             Err(error) => say!(
                 "fampi-node: {name} has joined; what its processes print stays there: {error:#}"
             ),
@@ -311,8 +378,9 @@ impl Console {
             self.send(node, &Order::Leave);
         }
         let deadline = Instant::now() + LEAVING;
-        while !self.links.is_empty() && Instant::now() < deadline && self.turn().is_ok() {}
-        let was_asked = self.signal.load(Ordering::Relaxed) != 0;
+        let is_linked = |it: &Self| it.links.keys().any(|link| !it.callers.contains_key(link));
+        while is_linked(self) && Instant::now() < deadline && self.turn().is_ok() {}
+        let was_asked = self.was_asked || self.signal.load(Ordering::Relaxed) != 0;
         if let Some(printer) = self.printer.take() {
             // Nobody may read it any more.
             printer.finish(was_asked.then_some(LEAVING));
@@ -327,5 +395,31 @@ impl Console {
                 let _ = starter.wait();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_cut_network_that_accuse_each_other_are_waited_for_until_one_stops() {
+        let lost_for = |nodes: &[usize]| nodes.iter().copied().collect();
+        let mut nodes: Vec<Node> = (0..4).map(|_| Node::default()).collect();
+        let over = |nodes: &[Node]| -> Vec<usize> {
+            (0..4).filter(|node| is_over(nodes, *node)).collect()
+        };
+        nodes[3].lost_for = lost_for(&[0, 1]);
+        assert_eq!(over(&nodes), [3], "nobody contradicts");
+        nodes[2].lost_for = lost_for(&[0]);
+        nodes[0].lost_for = lost_for(&[2, 3]);
+        nodes[1].lost_for = lost_for(&[3]);
+        assert_eq!(over(&nodes), [0; 0]);
+        // The smaller part stops itself, and its links end.
+        (nodes[2].is_lost, nodes[3].is_lost) = (true, true);
+        assert_eq!(over(&nodes), [2, 3]);
+        nodes[0].over = Some((0, None));
+        nodes[1].over = Some((0, None));
+        assert_eq!(over(&nodes), [0, 1, 2, 3]);
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
+use super::hosts::IN_MESSAGES;
 use crate::daemon::Language;
 use crate::protocol::graph::MESH;
 
@@ -37,6 +38,8 @@ pub(super) fn environment(mpi: &Path, language: Language) -> Vec<(String, String
     for name in ["OPAL_PREFIX", "PMIX_PREFIX"] {
         all.push((name.to_owned(), mpi.clone()));
     }
+    let (name, value) = IN_MESSAGES;
+    all.push((name.to_owned(), value.to_owned()));
     all
 }
 

@@ -9,11 +9,11 @@
 //! and sends what is new ten times a second, and once more before it says that all is over: so
 //! little is lost with a node.
 //!
-//! **Assumes** that files are replaced, or written at their end. Of one that is written elsewhere
-//! the console has what was there when it was sent.
+//! **Assumes** that files which grow are written at their end. Any other is sent as a whole when it
+//! has changed.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,8 +28,9 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// Bytes of a file that are sent at once.
 const CHUNK: u64 = 64 << 10;
 
-/// What was sent of a file: its number, by which one that replaces it is told, and its bytes.
-type Sent = (u64, u64);
+/// What was sent of a file: its number, by which one that replaces it is told, its bytes, and when
+/// it was changed before.
+type Sent = (u64, u64, (i64, i64));
 
 /// A folder into which processes write.
 #[derive(Debug)]
@@ -98,28 +99,29 @@ impl Folder {
             let (Ok(name), Ok(known)) = (entry.file_name().into_string(), entry.metadata()) else {
                 continue;
             };
-            if !known.is_file() || sent.get(&name) == Some(&(known.ino(), known.len())) {
+            if !known.is_file() || sent.get(&name) == Some(&state(&known)) {
                 continue;
             }
             // It may have been replaced since, or be gone.
-            let Some((number, length, file)) = open(&entry.path()) else { continue };
-            let before = sent.get(&name).filter(|(before, _)| *before == number);
-            let offset = before.map_or(0, |(_, bytes)| (*bytes).min(length));
+            let Ok(file) = File::open(entry.path()) else { continue };
+            let Ok(known) = file.metadata() else { continue };
+            let (number, length, changed) = state(&known);
+            let before = sent.get(&name).filter(|(it, bytes, _)| *it == number && *bytes < length);
+            let offset = before.map_or(0, |(_, bytes, _)| *bytes);
             let mut bytes = vec![0; CHUNK.min(length - offset) as usize];
             if file.read_exact_at(&mut bytes, offset).is_err() {
                 continue;
             }
-            sent.insert(name.clone(), (number, offset + bytes.len() as u64));
+            sent.insert(name.clone(), (number, offset + bytes.len() as u64, changed));
             return Some(Piece { variable: self.variable.clone(), name, offset, bytes });
         }
         None
     }
 }
 
-fn open(path: &Path) -> Option<(u64, u64, File)> {
-    let file = File::open(path).ok()?;
-    let known = file.metadata().ok()?;
-    Some((known.ino(), known.len(), file))
+/// What is sent of a file when all is.
+fn state(file: &Metadata) -> Sent {
+    (file.ino(), file.len(), (file.mtime(), file.mtime_nsec()))
 }
 
 #[cfg(test)]
@@ -154,6 +156,10 @@ mod tests {
         fs::write(&file, "one two").expect("written");
         assert_eq!(all(&mut collected), piece(3, " two"));
         assert_eq!(all(&mut collected), []);
+        let written =
+            File::options().write(true).open(&file).expect("there").write_at(b"two one", 0);
+        assert_eq!(written.expect("written"), 7);
+        assert_eq!(all(&mut collected), piece(0, "two one"), "in the same place");
         fs::write(folder.path().join("b"), "three").expect("written");
         fs::rename(folder.path().join("b"), &file).expect("renamed");
         assert_eq!(all(&mut collected), piece(0, "three"));

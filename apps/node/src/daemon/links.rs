@@ -17,7 +17,7 @@ use crate::protocol::channel::{CONSOLE, GUEST};
 use crate::protocol::message::{MAX_BYTES, Message};
 use crate::protocol::orders::Place;
 use crate::protocol::patience::{self, Greatest, MOST_LATE, Patience};
-use crate::wire::Link;
+use crate::wire::{End, Link};
 
 /// Numbers of what is waited for.
 pub(super) const LISTENER: u64 = 2;
@@ -32,6 +32,11 @@ const SHORTEST: Duration = Duration::from_secs(3);
 const JOINING: Duration = Duration::from_secs(10);
 /// How many connections there may be that prove nothing yet.
 const MOST_CALLERS: usize = 64;
+/// One that is as old may be ended for a new one.
+const FRESH: Duration = Duration::from_secs(1);
+/// The system gives up a link that takes nothing for so long: later than any silence is judged, as
+/// that is no proof that its node is dead.
+const UNTAKEN: Duration = Duration::from_secs(120);
 
 /// How a node's silence is judged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -66,8 +71,8 @@ pub(super) struct Received {
     pub(super) is_linked: bool,
     /// What it has sent.
     pub(super) messages: Vec<Message>,
-    /// After that its link has ended.
-    pub(super) is_closed: bool,
+    /// After that its link has ended, in this way.
+    pub(super) end: Option<End>,
 }
 
 #[derive(Debug)]
@@ -118,7 +123,9 @@ pub(super) struct Links {
 /// Sends over the link of this number what there is room for, and waits for room for the rest.
 fn push(poll: &Poll, link: &mut Link, number: u64) -> Result<()> {
     link.flush();
-    link.take_change().map_or(Ok(()), |writable| poll.set_writable(&*link, number, writable))
+    // Of one that has ended nothing is waited for.
+    let change = link.take_change().filter(|_| !link.is_closed());
+    change.map_or(Ok(()), |writable| poll.set_writable(&*link, number, writable))
 }
 
 /// This node in its only life: a daemon that ends does not come back.
@@ -212,6 +219,7 @@ impl Links {
 
     fn join(&mut self, poll: &Poll, node: Node, link: Link) -> Result<()> {
         poll.add(&link, LINKS + u64::from(node.0))?;
+        link.bound_sending(UNTAKEN)?;
         let (heard, patience) = (Instant::now(), Patience::default());
         let is_new = !self.is_meeting;
         let mut neighbour =
@@ -246,13 +254,16 @@ impl Links {
     /// Lets in those who call.
     pub(super) fn accept(&mut self, poll: &Poll) -> Result<()> {
         loop {
+            if self.callers.len() == MOST_CALLERS {
+                // Those that have come at once are heard before more are let in.
+                let old = self.callers.first_entry().filter(|it| it.get().1.elapsed() > FRESH);
+                let Some(old) = old else { return Ok(()) };
+                poll.remove(&old.remove().0);
+                self.refused += 1;
+            }
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     let link = Link::accept(stream, self.me, &self.secret, MAX_BYTES)?;
-                    if self.callers.len() == MOST_CALLERS {
-                        self.callers.pop_first();
-                        self.refused += 1;
-                    }
                     let number = CALLERS + self.called;
                     self.called += 1;
                     poll.add(&link, number)?;
@@ -310,9 +321,9 @@ impl Links {
         }
     }
 
-    /// The nodes whose links have ended.
+    /// The nodes whose links were closed.
     pub(super) fn ended(&self) -> Vec<Node> {
-        let ended = self.neighbours.iter().filter(|(_, it)| it.link.is_closed());
+        let ended = self.neighbours.iter().filter(|(_, it)| it.link.end() == Some(End::Closed));
         ended.map(|(node, _)| *node).collect()
     }
 
@@ -325,7 +336,8 @@ impl Links {
     /// What a node has sent, and whether its link has ended after that.
     pub(super) fn receive(&mut self, node: Node) -> Received {
         let Some(neighbour) = self.neighbours.get_mut(&node) else { return Received::default() };
-        neighbour.link.read();
+        // Of a long message, too: what was sent behind it has to wait.
+        let has_come = neighbour.link.read();
         let is_linked = std::mem::take(&mut neighbour.is_new);
         let mut messages = Vec::new();
         while let Some(message) = neighbour.link.take() {
@@ -334,11 +346,11 @@ impl Links {
             }
             messages.push(message);
         }
-        if !messages.is_empty() {
+        if has_come {
             neighbour.heard = Instant::now();
             neighbour.is_excused = false;
         }
-        Received { is_linked, messages, is_closed: neighbour.link.is_closed() }
+        Received { is_linked, messages, end: neighbour.link.end() }
     }
 
     /// Sends a message, as far as there is a link, or one is expected.
@@ -413,7 +425,9 @@ impl Links {
             }
             let silent = now.duration_since(neighbour.heard);
             let late = if self.is_graph { MOST_LATE } else { neighbour.patience.last() };
-            let is_quiet = silent > patience::quiet_after(shortest, late);
+            // What the network has lost here it may have lost there, too.
+            let is_quiet =
+                neighbour.link.is_closed() || silent > patience::quiet_after(shortest, late);
             if silent > lost_after {
                 changes.push((*node, Silence::Silent));
             } else if is_quiet != neighbour.is_quiet {

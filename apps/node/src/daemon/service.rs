@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use fampi_detector::protocol::{Node, envelope::Secret};
 
 use super::children::Children;
@@ -431,21 +431,31 @@ impl Service {
         let names: Vec<String> = plan.nodes.iter().map(|place| place.name.clone()).collect();
         let (me, cores, place) = (self.me, self.cores, &self.place);
         let view = View { names: &names, me, cores, place };
-        self.runtime.begin(space, view)?;
+        // What a full disk refuses is no reason for others to lose this node.
+        let known = self.runtime.begin(space, view);
+        if let Err(failure) = &known {
+            self.console.send(&Word::Remark(format!("{} is not started: {failure:#}", space.name)));
+        }
         self.deaths.note_start(space);
         if space.spawner.is_none() {
             self.children.share(space.ranks_on(me).count());
         }
-        let mut is_started = true;
+        let mut is_started = known.is_ok();
         for rank in space.ranks_on(me) {
             let process = space.process(rank);
             let mut command = command(space.program_of(rank).1, plan);
             self.console.collected.tell(&mut command);
             self.deaths.show(&process, &mut command);
-            let _until_started = self.runtime.prepare(space, rank, view, &mut command)?;
             let is_first = rank == 0 && space.spawner.is_none();
             command.stdin(if is_first { Stdio::piped() } else { Stdio::null() });
-            match self.children.start(&self.poll, process.clone(), command) {
+            let prepared = match &known {
+                Ok(()) => self.runtime.prepare(space, rank, view, &mut command),
+                Err(_) => Err(anyhow!("rank {rank} is not started")),
+            };
+            let started = prepared.and_then(|_until_started| {
+                self.children.start(&self.poll, process.clone(), command)
+            });
+            match started {
                 Ok(Some(input)) => self.input.connect(input)?,
                 Ok(None) => {}
                 Err(failure) => {

@@ -69,6 +69,8 @@ pub struct Channel {
     sent: u64,
     received: u64,
     input: Vec<u8>,
+    /// Bytes at the front of it that were taken.
+    taken: usize,
     most: usize,
 }
 
@@ -104,7 +106,8 @@ impl Channel {
     fn new(me: Host, peer: Host, stage: Stage, secret: Secret, most: usize) -> Self {
         let (sending, receiving) = (secret.clone(), secret.clone());
         let input = Vec::new();
-        Self { me, peer, stage, secret, sending, receiving, sent: 0, received: 0, input, most }
+        let (sent, received, taken) = (0, 0, 0);
+        Self { me, peer, stage, secret, sending, receiving, sent, received, input, taken, most }
     }
 
     /// Who is at the other end, once it has proved that.
@@ -212,7 +215,8 @@ impl Channel {
     ///
     /// The stream is of no use any more.
     pub fn take_frame(&mut self) -> Result<Option<Vec<u8>>, Stranger> {
-        let (Stage::Open, Some(length)) = (&self.stage, self.input.first_chunk()) else {
+        let input = &self.input[self.taken..];
+        let (Stage::Open, Some(length)) = (&self.stage, input.first_chunk()) else {
             return Ok(None);
         };
         let (prefix, size) = (*length, u32::from_le_bytes(*length) as usize);
@@ -220,16 +224,21 @@ impl Channel {
             return Err(Stranger);
         }
         let end = LENGTH_BYTES + size;
-        let Some(tag) = self.input.get(end..end + TAG_BYTES) else { return Ok(None) };
+        let Some(tag) = input.get(end..end + TAG_BYTES) else { return Ok(None) };
         let tag: [u8; TAG_BYTES] = std::array::from_fn(|at| tag[at]);
-        let body = &self.input[LENGTH_BYTES..end];
+        let body = &input[LENGTH_BYTES..end];
         let counter = self.received.to_le_bytes();
         if !self.receiving.has_signed(&[&counter, &prefix, body], &tag) {
             return Err(Stranger);
         }
         let body = body.to_vec();
         self.received += 1;
-        self.input.drain(..end + TAG_BYTES);
+        self.taken += end + TAG_BYTES;
+        // What is left is moved only when it is the smaller part.
+        if 2 * self.taken >= self.input.len() {
+            self.input.drain(..self.taken);
+            self.taken = 0;
+        }
         Ok(Some(body))
     }
 }

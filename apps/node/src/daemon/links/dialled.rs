@@ -9,7 +9,7 @@ use fampi_detector::protocol::Node;
 use super::{Links, SHORTEST, Silence, host, push};
 use crate::poll::Poll;
 use crate::protocol::message::{MAX_BYTES, Message};
-use crate::wire::Link;
+use crate::wire::{End, Link};
 
 /// Numbers of what is waited for.
 const DIALLED: u64 = 1 << 36;
@@ -74,7 +74,7 @@ impl Links {
         if dialled.link.is_closed() {
             poll.remove(&dialled.link);
         }
-        Ok(dialled.link.is_refused().then_some(Answered::Nobody(node)))
+        Ok((dialled.link.end() == Some(End::Refused)).then_some(Answered::Nobody(node)))
     }
 
     /// Looks after the nodes that were called and have not answered: calls them again when they
@@ -87,7 +87,7 @@ impl Links {
     ) -> Result<Vec<(Node, Silence)>> {
         let mut changes = Vec::new();
         for (node, dialled) in &mut self.dialled {
-            if dialled.link.is_closed() && !dialled.link.is_refused() {
+            if dialled.link.end().is_some_and(|end| end != End::Refused) {
                 let address = self.addresses.get(node.0 as usize).context("it has no place")?;
                 dialled.link =
                     Link::dial(*address, self.me, host(node.0), &self.secret, MAX_BYTES)?;

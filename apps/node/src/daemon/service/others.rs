@@ -9,6 +9,7 @@ use super::super::links::{Answered, Received};
 use super::{Service, Stage};
 use crate::protocol::Effects;
 use crate::protocol::orders::{Place, Plan, Word};
+use crate::wire::End;
 
 impl Service {
     /// Meets the other nodes of a job, but for those that are lost.
@@ -36,22 +37,22 @@ impl Service {
 
     /// Takes what another daemon has sent.
     pub(super) fn hear(&mut self, node: Node, out: &mut Effects) -> Result<()> {
-        let Received { is_linked, messages, is_closed } = self.links.receive(node);
+        let Received { is_linked, messages, end } = self.links.receive(node);
         let Stage::Serving(_, daemon) = &mut self.stage else {
             let awaits = match &self.stage {
                 Stage::Meeting(_, others) => others.contains(&node),
                 _ => true,
             };
-            if is_closed && awaits && self.joined.is_some() {
+            if end.is_some() && awaits && self.joined.is_some() {
                 // Who brings this node starts another daemon there.
                 self.is_over = true;
                 return Ok(());
             }
-            if is_closed && awaits {
+            if end.is_some() && awaits {
                 bail!("node {} was lost before this one was linked with all", node.0);
             }
             self.early.extend(messages.into_iter().map(|message| (node, message)));
-            if is_closed {
+            if end.is_some() {
                 self.links.unwatch(&self.poll, node);
             }
             self.look_around(out);
@@ -67,8 +68,11 @@ impl Service {
         for message in messages {
             daemon.handle_message(node, message, out);
         }
-        if is_closed {
-            daemon.handle_closed(node, out);
+        match end {
+            Some(End::Closed) => daemon.handle_closed(node, out),
+            // It may live, and is silent from now on.
+            Some(End::Broken | End::Refused) => self.links.unwatch(&self.poll, node),
+            None => {}
         }
         Ok(())
     }
