@@ -308,6 +308,10 @@ pub enum Error {
         blocks: i32,
     },
 
+    /// This rank has left the job by [`World::finalize`](crate::World::finalize). This rank.
+    #[error("this rank has left the job by `finalize`: what belongs to a world ends before that")]
+    HasLeft,
+
     /// A rank said that a step of a run was the last one, and not all ranks did. All living ranks.
     #[error("rank {rank} ended the run with a step after which others go on; decide it alike")]
     NotAllDone {

@@ -108,10 +108,11 @@ pub use {
 ///
 /// # Errors
 ///
-/// [`Error::Unsupported`] says in a sentence what is wrong with the MPI library or the launch;
-/// [`Error::DiedAtStart`] and, from the first rebuild, [`Error::RecoveryExhausted`].
+/// [`Error::Unsupported`] says in a sentence what is wrong with the MPI library or the launch, or
+/// that this process was in the job before; [`Error::DiedAtStart`] and, from the first rebuild, [`Error::RecoveryExhausted`].
 #[cfg(any(feature = "mpi", docsrs))]
 pub fn init() -> Result<World, Error> {
+    mpi::MpiPlatform::require_first()?;
     enter(mpi::MpiPlatform::new()?)
 }
 
@@ -230,6 +231,7 @@ impl Comm {
     /// failure is expected, or check with a block afterwards.
     pub fn to_rsmpi(&self) -> Result<rsmpi::topology::SimpleCommunicator, Error> {
         let mut engine = self.engine().borrow_mut();
+        engine.require_here()?;
         let comm = engine.comm(self.key());
         let (data, context) = (comm.data.ok_or(Error::CreationFailed)?, comm.context);
         let platform = engine.platform.as_world::<mpi::MpiPlatform>();

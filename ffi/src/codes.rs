@@ -202,7 +202,7 @@ pub(crate) fn of_error(error: &Error) -> c_int {
         Error::Request(code) => number(*code),
         Error::WaitTimedOut => FAMPI_ERR_TIMEOUT,
         Error::Abandoned => FAMPI_ERR_COMM,
-        Error::Left { .. } => FAMPI_ERR_FINALIZED,
+        Error::Left { .. } | Error::HasLeft => FAMPI_ERR_FINALIZED,
         Error::NotComplete => FAMPI_ERR_STATE,
         Error::LengthChanged { .. } => FAMPI_ERR_COUNT,
         Error::StateType { .. } => FAMPI_ERR_ARG,

@@ -143,18 +143,18 @@ impl Comm {
     /// [`Error::Abandoned`] when the communicator was replaced by a rebuild.
     #[inline]
     pub fn start(&self, level: Level) -> Result<TryBlock, Error> {
-        let key = self.begin(level).ok_or(Error::Abandoned)?;
+        let key = self.begin(level)?;
         Ok(TryBlock::new(self.engine().clone(), key))
     }
 
     /// Nothing when the communicator was replaced. What it returns fits in registers.
-    fn begin(&self, level: Level) -> Option<BlockKey> {
+    fn begin(&self, level: Level) -> Result<BlockKey, Error> {
         let mut engine = self.engine().borrow_mut();
         if engine.comm(self.key()).retired {
-            return None;
+            return Err(engine.why_retired());
         }
         engine.begin_work();
-        Some(engine.start_block(self.key(), level))
+        Ok(engine.start_block(self.key(), level))
     }
 
     /// Runs a block as a closure: what it returns with `Ok` counts only if the block commits on
@@ -270,7 +270,7 @@ impl Comm {
     fn form(&self, kind: Kind) -> Result<Forming, Error> {
         let mut engine = self.engine().borrow_mut();
         if engine.comm(self.key()).retired {
-            return Err(Error::Abandoned);
+            return Err(engine.why_retired());
         }
         let creation = Creation::start(&mut engine, self.key(), kind)?;
         Ok(Forming::new(self.clone(), Box::new(creation)))
@@ -336,6 +336,7 @@ impl Forming {
     /// all living ranks.
     pub fn wait_local(mut self, timeout: Timeout) -> Result<Formed, Error> {
         let shared: Shared = self.parent.engine().clone();
+        shared.borrow().require_here()?;
         let result = match self.made {
             Made::Pending(ref mut making) => shared
                 .borrow_mut()

@@ -62,7 +62,7 @@ impl Finished {
         }
         let mut engine = comm.engine().borrow_mut();
         if engine.comm(comm.key()).retired {
-            return Err(Error::Abandoned);
+            return Err(engine.why_retired());
         }
         let asked = engine.contents(self.key).records[request.index()].buffer();
         if asked.is_none() || engine.block(self.key).comm != comm.key() {

@@ -89,6 +89,7 @@ impl Comm {
         mode: FileMode,
     ) -> Result<File<T>, Error> {
         let mut engine = self.engine().borrow_mut();
+        engine.require_here()?;
         let id = engine.platform.open_file(path.as_ref(), mode, &mut Vec::<T>::new())?;
         Ok(File { engine: self.engine().clone(), id, element: PhantomData })
     }
@@ -101,7 +102,9 @@ impl<T> File<T> {
     ///
     /// [`Error::Mpi`] with the class, `MPI_ERR_IO` (35) for instance.
     pub fn sync(&self) -> Result<(), Error> {
-        self.engine.borrow_mut().platform.sync_file(self.id)
+        let mut engine = self.engine.borrow_mut();
+        engine.require_here()?;
+        engine.platform.sync_file(self.id)
     }
 }
 

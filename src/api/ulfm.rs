@@ -111,7 +111,7 @@ pub fn agree(comm: &Comm, flag: i32) -> Result<Agreed, Error> {
 pub fn iagree(comm: &Comm, flag: i32) -> Result<Agreeing, Error> {
     let mut engine = comm.engine().borrow_mut();
     if engine.comm(comm.key()).retired {
-        return Err(Error::Abandoned);
+        return Err(engine.why_retired());
     }
     engine.begin_work();
     let key = engine.start_agreement(comm.key(), flag);

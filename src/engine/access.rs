@@ -55,7 +55,7 @@ impl Engine {
     ) -> Result<WindowId, Error> {
         let state = self.process.comm(comm);
         if state.retired {
-            return Err(Error::Abandoned);
+            return Err(self.why_retired());
         }
         self.windows.add((comm, number), memory, &state.open)
     }

@@ -7,7 +7,7 @@
 use alloc::{boxed::Box, rc::Rc, vec::Vec};
 use core::{ops::Range, time::Duration};
 
-use super::{coding::Coding, schedule::Schedule};
+use super::{aside::Aside, coding::Coding, schedule::Schedule};
 use crate::{
     fault::{FaultCode, class},
     ids::CommId,
@@ -29,6 +29,8 @@ pub(super) struct Exchanges {
     /// Collectives and codes that are under way, in the order of their posts: their blocks, and
     /// their requests.
     pub(super) collectives: Vec<(BlockKey, usize)>,
+    /// Their messages that came before they were waited for, and were in the way.
+    pub(super) aside: Aside,
     /// Who takes part in these, as it was asked for last.
     view: Option<View>,
 }

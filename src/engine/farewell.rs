@@ -25,6 +25,7 @@ use core::time::Duration;
 
 use super::{BlockKey, CommKey, Engine, Level, Phase};
 use crate::{
+    error::Error,
     fault::{Fault, FaultCode},
     ids::BlockId,
     protocol::planted::planted,
@@ -46,6 +47,16 @@ struct Farewell {
 }
 
 impl Engine {
+    /// Why a communicator is of no use any more.
+    pub(crate) fn why_retired(&self) -> Error {
+        if self.process.has_left() { Error::HasLeft } else { Error::Abandoned }
+    }
+
+    /// Refuses what would need MPI after this rank has left the job.
+    pub(crate) fn require_here(&self) -> Result<(), Error> {
+        if self.process.has_left() { Err(Error::HasLeft) } else { Ok(()) }
+    }
+
     /// Leaves all communicators together with the other ranks. Blocks that are open are left.
     pub(crate) fn say_farewells(&mut self) {
         for key in self.process.used_blocks() {

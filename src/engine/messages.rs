@@ -34,6 +34,7 @@ impl Engine {
             return;
         }
         let (bits, lane, context) = (self.blocks.tags, lane_of(state), state.context);
+        self.drop_stale_aside(comm);
         while let Ok(Some(Found { status, .. })) = self.platform.probe(lane, (None, None), None)
             && let Status { source: Some(from), tag: wire, .. } = status
             && !bits.is_of(wire, context)

@@ -21,6 +21,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `agreements` | agreements on a flag, deaths that are acknowledged, revoked communicators |
+//! | `aside` | messages of fampi's own that probes of the application have met |
 //! | `access` | posts accesses to windows of others, and serves those of others |
 //! | `block` | the life of a block: it starts, drains, votes and ends |
 //! | `encode` | posts codes over groups of ranks: chunks come, parities go |
@@ -38,6 +39,7 @@
 
 mod access;
 mod agreements;
+mod aside;
 mod block;
 mod causes;
 mod coding;
@@ -209,7 +211,10 @@ impl Engine {
                 Command::DiscardUniverse(universe) => {
                     self.platform.discard(Unneeded::Universe(universe));
                 }
-                Command::DiscardData(data) => self.platform.discard(Unneeded::Data(data)),
+                Command::DiscardData(data) => {
+                    self.drop_aside_of(data);
+                    self.platform.discard(Unneeded::Data(data));
+                }
                 Command::DiscardStaleMessages(comm) => self.discard_stale_messages(comm),
             }
         }

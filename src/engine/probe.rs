@@ -10,6 +10,7 @@
 
 use super::{
     BlockKey, Engine, Need,
+    aside::Seen,
     contents::{Contents, Deferred},
 };
 use crate::{
@@ -97,8 +98,14 @@ impl Engine {
                     return Ok(None);
                 };
                 if self.blocks.tags.is_of(wire, lane.context) {
-                    envelope = (Some(from), Some(wire));
-                    break;
+                    match self.see(lane, (from, wire)) {
+                        Seen::Theirs => {
+                            envelope = (Some(from), Some(wire));
+                            break;
+                        }
+                        Seen::SetAside => continue,
+                        Seen::Later => return Ok(None),
+                    }
                 }
                 let older = self.blocks.tags.is_older(wire, lane.context);
                 if !older || !self.drop_peeked(lane, (from, wire)) {

@@ -3,8 +3,8 @@
 use std::{thread, time::Duration};
 
 use fampi::{
-    BlockOptions, Codes, Error, FaultCode, Flow, Level, Outcome, Rank, ReduceOp, Tag, Timeout,
-    Tried, World, policy,
+    BlockOptions, Codes, Error, FaultCode, FileMode, Flow, Level, Outcome, Rank, ReduceOp, Tag,
+    Timeout, Tried, World, policy,
 };
 
 use super::{
@@ -59,6 +59,22 @@ pub(crate) fn codes(world: World) -> Ended {
         assert_eq!(finished.fault(alive), Some(FaultCode::Interrupted));
     }
     say(world, "right codes")
+}
+
+/// Enters the job again, before its end and afterwards, and uses what is left of it.
+pub(crate) fn again(world: World) -> Ended {
+    let is_refused = |sentence: &str| {
+        let refused = fampi::init().expect_err("it is not the first time").to_string();
+        assert!(refused.contains(sentence), "{refused}");
+    };
+    is_refused("this process has entered the job before");
+    let (twin, rank) = (world.idup()?.wait()?.expect("a colour"), world.rank());
+    world.finalize();
+    is_refused("MPI has ended in this process");
+    assert_eq!(twin.open_file::<u8>("none", FileMode::Read).err(), Some(Error::HasLeft));
+    assert_eq!(twin.to_rsmpi().err(), Some(Error::HasLeft));
+    println!("rank {rank}: refused");
+    Ok(())
 }
 
 /// Rank 2 leaves each block by an error, in which the others wait for a sum.
@@ -131,6 +147,11 @@ fn the_code_of_a_request_follows_from_who_died_and_not_from_who_was_faster() {
             (0..3).map(|rank| format!("rank {rank}: right codes")).collect();
         assert_eq!(super::said(&run), expected, "{run}");
     }
+}
+
+#[test]
+fn nobody_enters_a_job_twice_nor_uses_what_is_left_of_one() {
+    all_say(&program("again", 2), 2, "refused");
 }
 
 #[test]

@@ -64,6 +64,7 @@ fn run_in(world: World, name: &str) -> Ended {
         "leaves" => farewells::leaves(world),
         "stopped by a policy" => farewells::stopped(world),
         "codes" => farewells::codes(world),
+        "again" => farewells::again(world),
         "innocents" => farewells::innocents(world),
         "driven" => driven::deaths(world),
         "shrinking" => driven::shrinking(world),

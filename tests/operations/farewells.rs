@@ -264,3 +264,23 @@ fn a_rank_that_left_is_told_so_by_name_and_number() {
     assert!(!Codes::PROCESS_FAILURES.matches(code));
     assert_eq!(FaultCode::from_numbers(12, 3), Some(code));
 }
+
+#[test]
+fn what_is_left_of_a_world_after_its_end_says_that_the_rank_has_left() {
+    let report = Simulation::new(2).run_world(|world| {
+        let twin = world.idup().and_then(Forming::wait).expect("all are here").expect("a colour");
+        let pending = twin.idup().expect("all are here");
+        world.finalize();
+        assert_eq!(twin.start(Level::Global).err(), Some(Error::HasLeft));
+        assert_eq!(twin.idup().err(), Some(Error::HasLeft));
+        assert_eq!(twin.ishrink().err(), Some(Error::HasLeft));
+        assert_eq!(twin.window(1, vec![0_u8]).err(), Some(Error::HasLeft));
+        assert_eq!(
+            twin.open_file::<u8>("file", fampi::FileMode::Write).err(),
+            Some(Error::HasLeft)
+        );
+        assert_eq!(fampi::ulfm::iagree(&twin, 1).err(), Some(Error::HasLeft));
+        assert_eq!(pending.wait().err(), Some(Error::HasLeft));
+    });
+    report.expect_orderly();
+}

@@ -6,7 +6,7 @@ use std::{
 };
 
 use fampi::{
-    Level, Patience, ReduceOp, Timeout, World,
+    Level, Patience, Rank, ReduceOp, Source, Tag, TagSelector, Timeout, TryBlock, World,
     sim::{self, Crash, Draw, Ending, Simulation},
 };
 use fampi_kit::{
@@ -107,5 +107,55 @@ fn nobody_waits_for_a_rank_whose_limit_has_passed_in_a_collective() {
             committed
         });
         assert_eq!(report.expect_orderly(), [false; 5], "seed {seed}, {patience:?}");
+    }
+}
+
+/// Two blocks at once after a death: one with a collective over the living, which is made of
+/// messages, the other with a message that is received by any tag, by some before their collective.
+fn receive_of_any_tag(world: &World, seed: u64) {
+    let (me, living) = (world.rank().number(), world.size() - 1);
+    world.set_run_through(true);
+    if me == living {
+        sim::crash();
+    }
+    let ended = world.start(Level::Global).expect("in use").finish(Timeout::Never);
+    assert!(!ended.wait().expect("in use").is_committed(), "the death is new");
+    for round in 0..6 {
+        let number = seed + round;
+        let (next, before) = ((me + 1) % living, (me + living - 1) % living);
+        let mut sums = world.start(Level::Global).expect("in use");
+        let mut messages = world.start(Level::Global).expect("in use");
+        let sent = vec![u64::from(me) + number; 3];
+        let source = if number % 2 == 0 { Source::Any } else { Source::Rank(Rank::new(before)) };
+        let later = number % 3 == 0 && me % 2 == 0;
+        let mine = vec![u64::from(me); 40 + 3000 * usize::from(round % 2 == 0)];
+        let add = |block: &mut TryBlock| block.iallreduce(mine.clone(), ReduceOp::Sum).ok();
+        let early = if later { None } else { add(&mut sums) };
+        let got = messages.irecv(vec![0_u64; 3], source, TagSelector::Any).expect("a rank");
+        messages.isend(sent, Rank::new(next), Tag(number as u32 % 5)).expect("a rank");
+        let status = messages.wait_local(got, Timeout::Never).expect("received");
+        assert_eq!(status.tag, Tag(number as u32 % 5), "{me} in {round}");
+        let sum = early.or_else(|| add(&mut sums)).expect("fine");
+        let messages = messages.finish(Timeout::Never);
+        let sums = sums.finish(Timeout::Never).wait().expect("in use");
+        let messages = messages.wait().expect("in use");
+        assert!(sums.is_committed() && messages.is_committed(), "{me} in {round}");
+        let all = living * (living - 1) / 2;
+        assert!(sums.take(sum).expect("there").iter().all(|it| *it == u64::from(all)));
+        assert_eq!(messages.take(got).expect("there"), vec![u64::from(before) + number; 3]);
+    }
+}
+
+#[test]
+fn a_receive_of_any_tag_gets_no_message_of_a_collective_and_waits_behind_none() {
+    for seed in 0..60 {
+        let latency = Duration::from_micros(1)..=Duration::from_micros(300);
+        let simulation = Simulation::new(3 + seed as u32 % 4).seed(seed).latency(latency);
+        let report = simulation.time_limit(Duration::from_secs(100)).run_world(move |world| {
+            receive_of_any_tag(&world, seed);
+            world.finalize();
+        });
+        let lost = report.processes.iter().filter(|it| !matches!(it.ending, Ending::Finished(())));
+        assert_eq!(lost.count(), 1, "seed {seed}: {report}");
     }
 }

@@ -1,6 +1,9 @@
 //! How this process enters the world.
 
-use std::time::Instant;
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Instant,
+};
 
 use super::{groups, origin, spawn, watchdog};
 use crate::{
@@ -27,6 +30,23 @@ use crate::{
 };
 
 impl MpiPlatform {
+    /// Refuses to enter the job again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`].
+    pub fn require_first() -> Result<(), Error> {
+        static HAS_COME: AtomicBool = AtomicBool::new(false);
+        let why = if library::finalized()? {
+            "MPI has ended in this process, and starts only once: call `init` before"
+        } else if HAS_COME.swap(true, Relaxed) {
+            "this process has entered the job before: call `init` once, and hand its `World` on"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Unsupported(why.into()))
+    }
+
     /// Initialises MPI if nobody has, and takes this process's place in the job.
     ///
     /// # Errors
