@@ -13,7 +13,7 @@
 use fampi::{Error, Rank, Step, Tag, Timeout, TryBlock};
 
 use crate::exchange::rank_of;
-use crate::files::Made;
+use crate::files::{Files, Made};
 use crate::keys::Key;
 use crate::lineage::{self, Failed};
 use crate::options::Store;
@@ -101,7 +101,7 @@ impl<K: Key> Sort<'_, '_, K> {
     fn tell(&self, events: &Events) -> Vec<u64> {
         let Made { epoch, step } = self.made;
         let mut words = events.words().to_vec();
-        words.extend([self.input, epoch, step]);
+        words.extend([self.input, epoch, step, self.files.as_ref().map_or(0, Files::job)]);
         words.extend(self.sorter.table.iter().flat_map(Row::words));
         words
     }
@@ -110,8 +110,11 @@ impl<K: Key> Sort<'_, '_, K> {
         let rows = self.sorter.way.parts as usize * WORDS;
         let (head, table) = words.split_at(words.len() - rows);
         let (events, head) = head.split_at(EVENT_WORDS);
-        let [input, epoch, step] = *head else { unreachable!("as many were told") };
+        let [input, epoch, step, job] = *head else { unreachable!("as many were told") };
         self.input = input;
+        if let Some(files) = &mut self.files {
+            files.begin(job, false);
+        }
         self.made = Made { epoch, step };
         self.sorter.table = table.chunks(WORDS).map(Row::of_words).collect();
         Events::of_words(events.try_into().expect("as many were told"))

@@ -221,7 +221,7 @@ Options are written n=1000, n:1000, n 1000, --n=1000 or --n 1000.
   local radix|comparison  how own keys are sorted [radix]
   store lineage|copies|files  where lists survive their rank: in the input, in the memory of
                           another rank, in files [lineage]
-  folder PATH             where files with lists are
+  folder PATH             where files with lists are while the sort runs
   fault-tolerance on|off  survive failures, or be the plain program [on]
   recovery none|rebuild   after a failure the survivors take over, or replacements come [none]
   algorithm hyperquicksort|samplesort  samplesort is plain, for comparison [hyperquicksort]

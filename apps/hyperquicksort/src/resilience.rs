@@ -226,10 +226,15 @@ impl<'a, 'h, K: Key> Sort<'a, 'h, K> {
     }
 
     fn make_keys(&mut self, step: &mut Step<'_>) -> Result<(), Error> {
+        let (mut job, mut is_made) = (0, false);
         if let Some(files) = &self.files {
             let failed = |error| format!("the folder with lists cannot be made: {error}");
             let made = files.make_folder();
-            made.map_err(|error| self.object(&SortError::Trouble(Some(failed(error)))))?;
+            is_made =
+                made.map_err(|error| self.object(&SortError::Trouble(Some(failed(error)))))?;
+            if self.members.first() == Some(&self.sorter.me) {
+                job = files.job_or_new();
+            }
         }
         for part in self.sorter.mine() {
             let made = self.sorter.make(part);
@@ -237,8 +242,12 @@ impl<'a, 'h, K: Key> Sort<'a, 'h, K> {
         }
         self.sorter.table.fill_with(Row::default);
         let sum = self.sorter.sum()?;
-        let ([input], _) = step.commit_allreduce([sum], ReduceOp::Sum)?;
+        let own = [sum, job, u64::from(is_made)];
+        let ([input, job, makers], _) = step.commit_allreduce(own, ReduceOp::Sum)?;
         self.input = input;
+        if let Some(files) = &mut self.files {
+            files.begin(job, makers > 0);
+        }
         self.done += 1;
         self.began = Some(Instant::now());
         self.end_clock();
@@ -332,7 +341,7 @@ impl<'a, 'h, K: Key> Sort<'a, 'h, K> {
         let mut net = InBlock::new(step, self.sorter.me, &self.members);
         let summary = verify::summarize(&mut net, &self.sorter, self.input)?;
         if let Some(path) = self.options.output.as_deref().filter(|_| summary.wrong.is_none()) {
-            let written = output::write(path, &self.sorter);
+            let written = output::write(&mut net, path, &self.sorter)?;
             written.map_err(|error| self.object(&SortError::unwritable(path, &error)))?;
         }
         Ok(summary)

@@ -72,7 +72,8 @@ pub fn sort<K: Key>(
     sorter.accept();
     let summary = verify::summarize(net, &sorter, input)?;
     if let Some(path) = &options.output {
-        output::write(path, &sorter).map_err(|error| SortError::unwritable(path, &error))?;
+        let written = output::write(net, path, &sorter)?;
+        written.map_err(|error| SortError::unwritable(path, &error))?;
     }
     timeline::run_ends(&Account::default());
     let (first, times) = (rank == 0, sorter.times);

@@ -138,6 +138,29 @@ fn a_file_is_sorted_into_a_file_also_when_a_rank_dies() {
         assert!(std::fs::read(&to).expect("written") == expected, "{run}");
         std::fs::remove_file(&to).expect("it is there");
     }
+    // Into its own place: a rank that dies needs the keys as they were.
+    for kill in ["", "kill=1@exchange:2", "algorithm=samplesort"] {
+        std::fs::copy(&from, &to).expect("copied");
+        let words = format!("input={0} output={0} type=i64 {kill}", to.display());
+        assert_eq!(sort(4, &words).run().status, 0, "{kill}");
+        assert!(std::fs::read(&to).expect("written") == expected, "{kill}");
+    }
+    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 2, "nothing beside it");
+}
+
+#[test]
+#[parallel]
+fn files_of_others_and_a_folder_that_was_there_stay() {
+    let folder = folder("theirs");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let words = format!("{COUNT} store=files folder={} kill=2@exchange:2", folder.display());
+    survives(&sort(4, &words), 3);
+    assert!(folder.is_dir());
+    for name in ["1.2.3", "2026.11.29", "1.2.3.part"] {
+        std::fs::write(folder.join(name), "").expect("written");
+    }
+    survives(&sort(4, &words), 3);
+    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 3);
 }
 
 #[test]
