@@ -109,7 +109,8 @@ pub use {
 /// # Errors
 ///
 /// [`Error::Unsupported`] says in a sentence what is wrong with the MPI library or the launch, or
-/// that this process was in the job before; [`Error::DiedAtStart`] and, from the first rebuild, [`Error::RecoveryExhausted`].
+/// that this process was in the job before; [`Error::DiedAtStart`] and, from the first rebuild,
+/// [`Error::RecoveryExhausted`].
 #[cfg(any(feature = "mpi", docsrs))]
 pub fn init() -> Result<World, Error> {
     mpi::MpiPlatform::require_first()?;

@@ -90,9 +90,8 @@ impl World {
     ///
     /// All living ranks get one error; the world can still be left in order: [`Error::Stopped`],
     /// [`Error::StateLost`], [`Error::RecoveryExhausted`], [`Error::NotAllDone`], [`Error::Left`],
-    /// with checkpoints [`Error::CheckpointsExist`] and [`Error::NoCheckpoint`],
-    /// and what a policy asks for in vain, [`Error::TooFewSpares`], [`Error::CannotShrink`] and
-    /// [`Error::CannotRebuild`].
+    /// with checkpoints [`Error::CheckpointsExist`] and [`Error::NoCheckpoint`], and of policies
+    /// [`Error::TooFewSpares`], [`Error::CannotShrink`] and [`Error::CannotRebuild`].
     ///
     /// # Examples
     ///
@@ -151,7 +150,7 @@ impl World {
             ledger: Ledger::new(schedule, entered),
             joins_faulty: 0,
         };
-        loop {
+        let mut go_on = || loop {
             let ran = match run.steps {
                 Some(_) if run.saves() => run.checkpoint()?,
                 Some(number) => run.step(number, state, &mut step)?,
@@ -161,19 +160,20 @@ impl World {
                 Ran::On => {}
                 Ran::Over => {
                     run.saves_newer();
-                    run.world.filing = run.filing;
-                    return Ok(Ended::Done(run.comm));
+                    return Ok(Ended::Done(run.comm.clone()));
                 }
                 Ran::Faulty { finished, error, since } => {
                     let report = finished.report();
                     drop(finished);
                     if let Some(ended) = run.answer(policy, report, error, since)? {
-                        run.world.filing = run.filing;
                         return Ok(ended);
                     }
                 }
             }
-        }
+        };
+        let ended = go_on();
+        run.world.filing = run.filing;
+        ended
     }
 }
 

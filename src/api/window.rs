@@ -104,8 +104,9 @@ impl Comm {
 }
 
 impl<T: Element> Window<T> {
-    /// Reads this rank's memory: what the decided blocks have made of it. What is decided while
-    /// it is read, by a wait inside, is there afterwards.
+    /// Reads this rank's memory: what the decided blocks have made of it. What is decided while it
+    /// is read, by a wait inside, is there afterwards: until then gets of this memory are refused
+    /// with `MPI_ERR_RMA_SYNC` (47).
     pub fn read<R>(&self, body: impl FnOnce(&[T]) -> R) -> R {
         let result = body(&self.memory.borrow());
         self.settle();
@@ -159,8 +160,8 @@ impl<T: Element> std::fmt::Debug for Window<T> {
 ///
 /// What only the target knows is a fault of the request with MPI's class: a place outside of its
 /// memory (`MPI_ERR_RMA_RANGE`, 68), no window of this number (`MPI_ERR_WIN`, 53), one of elements
-/// of another type (`MPI_ERR_TYPE`, 3), memory in use by [`Window::change`] (`MPI_ERR_RMA_SYNC`,
-/// 47). The buffer comes back in any case.
+/// of another type (`MPI_ERR_TYPE`, 3), memory in use by [`Window::change`], or, for a get after a
+/// put, by [`Window::read`] (`MPI_ERR_RMA_SYNC`, 47). The buffer comes back in any case.
 impl TryBlock {
     /// Overwrites elements of the target (`MPI_Rput`, MPI 4.1 §12.3.5).
     ///

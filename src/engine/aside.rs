@@ -8,22 +8,12 @@ use alloc::vec::Vec;
 use super::{
     CommKey, Engine,
     contents::{FIRST_COPY, QUESTION},
+    exchange::SetAside,
 };
 use crate::{
     rank::Rank,
-    seam::platform::{DataId, Found, Lane, MessageId, Operation, Unneeded},
+    seam::platform::{DataId, Found, Lane, Operation, Unneeded},
 };
-
-/// The messages, in the order in which they came.
-#[derive(Default)]
-pub(super) struct Aside(Vec<Message>);
-
-struct Message {
-    lane: Lane,
-    from: Rank,
-    wire: u32,
-    id: MessageId,
-}
 
 /// What is to be done with a message that a probe for any tag has seen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -47,17 +37,17 @@ impl Engine {
         let like = &mut Vec::<u8>::new();
         let found = self.platform.probe(lane, (Some(from), Some(wire)), Some(like));
         let Ok(Some(Found { message: Some(id), .. })) = found else { return Seen::Later };
-        self.exchanges.aside.0.push(Message { lane, from, wire, id });
+        self.exchanges.aside.push(SetAside { lane, from, wire, id });
         Seen::SetAside
     }
 
     /// The receive of a message that was set aside, in the place of this operation of a block.
-    pub(super) fn from_aside(&mut self, lane: Lane, operation: &Operation) -> Option<Operation> {
+    pub(super) fn take_aside(&mut self, lane: Lane, operation: &Operation) -> Option<Operation> {
         let Operation::Receive { from: Some(from), tag: Some(tag) } = *operation else {
             return None;
         };
-        let aside = &mut self.exchanges.aside.0;
-        let is_it = |it: &Message| (it.lane, it.from, it.wire) == (lane, from, tag);
+        let aside = &mut self.exchanges.aside;
+        let is_it = |it: &SetAside| (it.lane, it.from, it.wire) == (lane, from, tag);
         let at = aside.iter().position(is_it)?;
         Some(Operation::ReceiveMatched { message: aside.remove(at).id, from })
     }
@@ -74,9 +64,9 @@ impl Engine {
         self.drop_aside(|it| it.lane.data == data);
     }
 
-    fn drop_aside(&mut self, is_dropped: impl Fn(&Message) -> bool) {
+    fn drop_aside(&mut self, is_dropped: impl Fn(&SetAside) -> bool) {
         let Self { exchanges, platform, .. } = self;
-        exchanges.aside.0.retain(|message| {
+        exchanges.aside.retain(|message| {
             let is_kept = !is_dropped(message);
             if !is_kept {
                 platform.discard(Unneeded::Message(message.id));

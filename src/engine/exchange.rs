@@ -7,7 +7,7 @@
 use alloc::{boxed::Box, rc::Rc, vec::Vec};
 use core::{ops::Range, time::Duration};
 
-use super::{aside::Aside, coding::Coding, schedule::Schedule};
+use super::{coding::Coding, schedule::Schedule};
 use crate::{
     fault::{FaultCode, class},
     ids::CommId,
@@ -16,7 +16,7 @@ use crate::{
     seam::{
         buffer::{AnyBuffer, Buffer},
         collective::Collective,
-        platform::{PostId, Progress},
+        platform::{Lane, MessageId, PostId, Progress},
         reduction::Reduction,
     },
 };
@@ -29,10 +29,20 @@ pub(super) struct Exchanges {
     /// Collectives and codes that are under way, in the order of their posts: their blocks, and
     /// their requests.
     pub(super) collectives: Vec<(BlockKey, usize)>,
-    /// Their messages that came before they were waited for, and were in the way.
-    pub(super) aside: Aside,
+    /// Their messages that were in the way before they were waited for, in the order in which they
+    /// came.
+    pub(super) aside: Vec<SetAside>,
     /// Who takes part in these, as it was asked for last.
     view: Option<View>,
+}
+
+/// A message that is matched, and not received.
+pub(super) struct SetAside {
+    pub(super) lane: Lane,
+    pub(super) from: Rank,
+    /// Its tag on the wire.
+    pub(super) wire: u32,
+    pub(super) id: MessageId,
 }
 
 /// The ranks that take part in the collectives of a communicator, as they were asked for last.

@@ -21,8 +21,8 @@ pub(crate) trait Making {
     /// ranks; without a communicator where this rank gets none.
     fn advance(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>>;
 
-    /// The block whose verdict the next step waits for.
-    fn awaits(&self) -> BlockKey;
+    /// The block whose verdict the next step waits for, if it is for one.
+    fn awaits(&self) -> Option<BlockKey>;
 }
 
 /// A communicator that is made in a block, which counts as a handle of it.

@@ -102,8 +102,8 @@ impl Engine {
         match (doomed, self.comm(block.comm).data) {
             (None, Some(data)) => {
                 let lane = Lane { data, context: block.context };
-                let from_aside = self.from_aside(lane, operation);
-                self.platform.post(lane, from_aside.as_ref().unwrap_or(operation), buffer)
+                let aside = self.take_aside(lane, operation);
+                self.platform.post(lane, aside.as_ref().unwrap_or(operation), buffer)
             }
             (code, _) => Err((code.unwrap_or(FaultCode::Abandoned), buffer)),
         }

@@ -234,6 +234,10 @@ impl Windows {
     ) -> Result<AnyBuffer, i32> {
         let window = self.get(id).ok_or(class::WIN)?;
         let memory = window.memory.try_borrow().map_err(|_| class::RMA_SYNC)?;
+        // What was put and is not written yet would be missing.
+        if !window.late.is_empty() {
+            return Err(class::RMA_SYNC);
+        }
         Ok(parts.take(&*memory, elements, true))
     }
 

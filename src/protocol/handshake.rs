@@ -28,8 +28,9 @@
 //!
 //! **Assumes** that calls return, in success or failure, when a member of theirs dies, except those
 //! that go on over the living: before these all come together ([`Handshake::meets`]), since a rank
-//! that has the verdict would wait in the call for one that asks it for the verdict. That of a
-//! repair has one result for all living members of the link.
+//! that has the verdict would wait in the call for one that asks it for the verdict. All come
+//! together before a split, too, so that none waits in a call, without a limit, for one that takes
+//! its step later. The call of a repair has one result for all living members of the link.
 //!
 //! Reference: Hassani et al. 2015, §3.3 and algorithm 1.
 
@@ -156,11 +157,15 @@ impl Handshake {
         self.stage == Stage::Ready
     }
 
-    /// True when the living come together after the verdict that comes next: no death ends the call
-    /// that it leads to.
-    pub fn meets(&self) -> bool {
-        let goes_on = matches!(self.goal, Goal::Shrink | Goal::Rebuild);
-        goes_on && self.stage == Stage::Ready && !planted!(CallAtOnce)
+    /// True when the living come together after a verdict that leads to the call: no death ends it
+    /// for those who wait there, or nothing would end it when one of them comes late.
+    pub fn meets(&self, committed: bool) -> bool {
+        let comes_to_a_call = match self.goal {
+            Goal::Shrink | Goal::Rebuild => true,
+            Goal::Split => committed,
+            Goal::Repair => false,
+        };
+        comes_to_a_call && self.stage == Stage::Ready && !planted!(CallAtOnce)
     }
 
     /// The commit that was asked for has its verdict. `communicators` is how many a universe has.

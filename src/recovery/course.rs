@@ -48,9 +48,9 @@ impl Course {
         &self.handshake
     }
 
-    /// The block whose verdict comes next.
-    pub(super) fn awaits(&self) -> BlockKey {
-        self.awaits.expect("a step comes before the first wait, and ends with a vote")
+    /// The block whose verdict comes next, if there was a vote.
+    pub(super) fn awaits(&self) -> Option<BlockKey> {
+        self.awaits
     }
 
     /// Takes the next order.
@@ -71,24 +71,19 @@ impl Course {
         self.awaits = Some(engine.start_step(comm, Some(said)));
     }
 
-    /// The verdict of that commit, once there is one, and once only; where a call follows that no
-    /// death ends, once the living have come together in this place. Without a commit there is
-    /// nothing that a rank could object to.
+    /// The verdict of that commit, once there is one, and once only; where a call follows in which
+    /// ranks would wait for others, once the living have come together in this place. Without a
+    /// commit there is nothing that a rank could object to.
     pub(super) fn verdict(&mut self, engine: &mut Engine, place: Option<Place>) -> Option<bool> {
-        let Some(key) = self.awaits else { return Some(true) };
         if self.committed.is_none() {
-            let committed = engine.verdict(key)?;
-            let faults = engine.report(key).faults();
-            self.departure = faults.iter().find(|fault| is_departure(fault.code)).copied();
-            let said = |fault: &Fault| match fault.code {
-                FaultCode::Application(count) => Some(count as u32),
-                _ => None,
+            let committed = match self.awaits {
+                Some(key) => self.read(engine, key)?,
+                None => true,
             };
-            self.left_out = faults.iter().filter_map(said).max().unwrap_or(0);
-            self.dead = engine.end_step(key);
             self.committed = Some(committed);
             // Who has departed comes to no meeting, and no call is made.
-            let place = place.filter(|_| self.handshake.meets() && self.departure.is_none());
+            let meets = self.handshake.meets(committed) && self.departure.is_none();
+            let place = place.filter(|_| meets);
             let meeting = |place| Meeting { place, dead: self.dead.clone(), over: false };
             engine.job.meeting = place.map(meeting);
         }
@@ -97,6 +92,20 @@ impl Course {
         }
         engine.job.meeting = None;
         self.committed.take()
+    }
+
+    /// The verdict of a commit, with what its report says.
+    fn read(&mut self, engine: &mut Engine, key: BlockKey) -> Option<bool> {
+        let committed = engine.verdict(key)?;
+        let faults = engine.report(key).faults();
+        self.departure = faults.iter().find(|fault| is_departure(fault.code)).copied();
+        let said = |fault: &Fault| match fault.code {
+            FaultCode::Application(count) => Some(count as u32),
+            _ => None,
+        };
+        self.left_out = faults.iter().filter_map(said).max().unwrap_or(0);
+        self.dead = engine.end_step(key);
+        Some(committed)
     }
 
     /// Tells the handshake a verdict. `communicators` is how many a universe has.
@@ -156,15 +165,18 @@ impl Engine {
 
     /// True when what a step waits for has happened: the verdict of this block, or the meeting that
     /// comes after it.
-    pub(super) fn is_step_due(&mut self, awaits: BlockKey) -> bool {
-        if self.job.meeting.is_some() { self.is_met() } else { self.verdict(awaits).is_some() }
+    pub(super) fn is_step_due(&mut self, awaits: Option<BlockKey>) -> bool {
+        if self.job.meeting.is_some() {
+            return self.is_met();
+        }
+        awaits.is_none_or(|awaits| self.verdict(awaits).is_some())
     }
 
     /// Waits for step after step; `None` when the timeout came first.
     pub(crate) fn wait_steps<R>(
         &mut self,
         timeout: Timeout,
-        mut step: impl FnMut(&mut Self) -> (Option<R>, BlockKey),
+        mut step: impl FnMut(&mut Self) -> (Option<R>, Option<BlockKey>),
     ) -> Option<R> {
         let began = self.platform.now();
         let deadline = match timeout {

@@ -189,7 +189,7 @@ impl Making for Creation {
         Some(result)
     }
 
-    fn awaits(&self) -> BlockKey {
+    fn awaits(&self) -> Option<BlockKey> {
         self.course.awaits()
     }
 }

@@ -165,7 +165,12 @@ impl Filing {
         offers.dedup();
         let whole = offers.into_iter().filter(|&(set, before)| {
             if before == ranks {
-                return self.load(Part { set, rank, ranks }).is_some();
+                let part = Part { set, rank, ranks };
+                let is_whole = self.load(part).is_some();
+                if !is_whole {
+                    self.tell_damage(part);
+                }
+                return is_whole;
             }
             let mine = (rank..before).step_by(ranks as usize);
             let mut parts = mine.map(|rank| Part { set, rank, ranks: before });
@@ -193,6 +198,17 @@ impl Filing {
         let Self { found, plan } = self;
         let mut files = found.iter().filter(|file| file.holds(part));
         files.find_map(|file| file.load(&mut *plan.archive, part))
+    }
+
+    /// Says which file of this rank's has no use, though it is there.
+    fn tell_damage(&self, part: Part) {
+        for file in self.found.iter().filter(|file| file.holds(part)) {
+            let (place, name, rank) = (self.place(), file.name(), part.rank);
+            let why = "is damaged, or of another version of fampi: it is left out";
+            // As in `complain`.
+            let text = format!("fampi: the part of rank {rank} in {place}/{name} {why}\n");
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
     }
 
     /// Loads the newest checkpoint that all ranks of the block offer. `part` is whose state this

@@ -150,7 +150,7 @@ impl Rebuild {
     }
 
     /// The block whose verdict the next step waits for.
-    pub(crate) fn awaits(&self) -> BlockKey {
+    pub(crate) fn awaits(&self) -> Option<BlockKey> {
         self.course.awaits()
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fampi::{
-    Codes, Error, FaultCode, Formed, Level, Rank, Tag, Timeout, World,
+    Codes, Error, FaultCode, Formed, Forming, Level, Rank, Tag, Timeout, World,
     sim::{Crash, Simulation},
 };
 use fampi_kit::programs::forming::{Place, Round, What, form};
@@ -115,4 +115,41 @@ fn a_communicator_that_is_not_taken_is_given_up_with_its_block() {
         report.expect_orderly()
     };
     assert_eq!(remembered(true), remembered(false), "as one that is made apart and dropped");
+}
+
+/// Waits for a communicator again and again; how often the time was over.
+fn wait_in_turns(mut forming: Forming) -> usize {
+    for turn in 0.. {
+        match forming.wait_local(Timeout::After(Duration::from_millis(500))) {
+            Ok(Formed::TimedOut(again)) => forming = again,
+            Ok(Formed::Comm(_)) => return turn,
+            other => panic!("{other:?}"),
+        }
+    }
+    unreachable!("it is made")
+}
+
+/// A rank that does something else holds nobody up in a call of MPI, where no limit counts.
+#[test]
+fn a_split_is_waited_for_no_longer_than_the_limit_when_a_rank_comes_late() {
+    for seed in 0..20 {
+        let simulation = Simulation::new(SIZE).seed(seed).time_limit(Duration::from_secs(60));
+        let report = simulation.run_world(move |world| {
+            let forming = world.idup().expect("one at a time");
+            if world.rank() == Rank::new(BAD) {
+                // It goes on with blocks, and answers.
+                let mut block = world.start(Level::Local).expect("in use");
+                let never = block.irecv(vec![0_u8], Rank::new(0), Tag(1)).expect("a rank");
+                let waited = block.wait_local(never, Timeout::After(Duration::from_secs(3)));
+                assert_eq!(waited, Err(Error::WaitTimedOut));
+                drop(block);
+            }
+            let turns = wait_in_turns(forming);
+            world.finalize();
+            turns
+        });
+        for (rank, turns) in report.expect_orderly().into_iter().enumerate() {
+            assert_eq!(turns, if rank == BAD as usize { 0 } else { 6 }, "rank {rank}, seed {seed}");
+        }
+    }
 }

@@ -23,6 +23,7 @@ mod guests;
 mod inside;
 mod keepers;
 mod levels;
+mod loans;
 mod many;
 mod orphans;
 mod parts;

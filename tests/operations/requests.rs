@@ -408,7 +408,7 @@ fn handles_that_outlive_the_world_are_refused() {
         let request = block.isend(vec![1_u8], other, Tag(1)).expect("a rank");
         assert_eq!(block.fault(request), Some(FaultCode::Abandoned));
         assert_eq!(block.take(request), Ok(vec![1]));
-        assert!(matches!(comm.start(Level::Global), Err(Error::Abandoned)));
+        assert!(matches!(comm.start(Level::Global), Err(Error::HasLeft)));
         drop((block, comm));
     });
     report.expect_orderly();

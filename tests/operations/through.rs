@@ -126,8 +126,9 @@ fn receive_of_any_tag(world: &World, seed: u64) {
         let mut sums = world.start(Level::Global).expect("in use");
         let mut messages = world.start(Level::Global).expect("in use");
         let sent = vec![u64::from(me) + number; 3];
-        let source = if number % 2 == 0 { Source::Any } else { Source::Rank(Rank::new(before)) };
-        let later = number % 3 == 0 && me % 2 == 0;
+        let source =
+            if number.is_multiple_of(2) { Source::Any } else { Source::Rank(Rank::new(before)) };
+        let later = number.is_multiple_of(3) && me.is_multiple_of(2);
         let mine = vec![u64::from(me); 40 + 3000 * usize::from(round % 2 == 0)];
         let add = |block: &mut TryBlock| block.iallreduce(mine.clone(), ReduceOp::Sum).ok();
         let early = if later { None } else { add(&mut sums) };

@@ -72,13 +72,24 @@ fn a_job_whose_ranks_all_die_goes_on_from_its_checkpoint_with_the_same_digits() 
         // be divided anew, and MiniFE knows its problem.
         let again = fampi(&[&["run", "--checkpoint", folder], &options[..]].concat(), &program);
         assert!(!again.status.success() && said(&again).contains("checkpoints of an earlier job"));
-        let (other, sentence) = if program[0] == "minife" {
-            (&["minife", "nx=18", "yaml=none"], "is not of 18 × 18 × 18 elements")
+        let others = if program[0] == "minife" {
+            vec![("1", vec!["minife", "nx=18", "yaml=none"], "is not of 18 × 18 × 18 elements")]
         } else {
-            (&program, "has no complete checkpoint of 1 ranks")
+            let another = |edge| vec!["lulesh", "-s", edge];
+            vec![
+                ("1", program.to_vec(), "has no complete checkpoint of 1 ranks"),
+                (ranks, another("5"), "is not of 8 ranks with 5³ elements each"),
+                (ranks, another("9"), "is not of 8 ranks with 9³ elements each"),
+                (ranks, [&program[..], &["i=1"]].concat(), "before cycle 1; start with"),
+            ]
         };
-        let other = fampi(&["restart", folder, "-n", "1"], other);
-        assert!(!other.status.success() && said(&other).contains(sentence), "{}", said(&other));
+        for (ranks, words, sentence) in others {
+            let other = fampi(&["restart", folder, "-n", ranks], &words);
+            assert!(!other.status.success(), "{}", said(&other));
+            // By one rank, and without what the library makes of it.
+            assert_eq!(said(&other).matches(sentence).count(), 1, "{}", said(&other));
+            assert!(!said(&other).contains("code 1001"), "{}", said(&other));
+        }
         assert_eq!(checkpoints(&place), there);
 
         let whole = fampi(&[&["restart", folder], &options[..]].concat(), &program);
@@ -93,6 +104,8 @@ fn a_job_whose_ranks_all_die_goes_on_from_its_checkpoint_with_the_same_digits() 
         let damaged = fampi(&["restart", folder, "-n", ranks], &program);
         assert!(!damaged.status.success(), "{}", said(&damaged));
         assert!(said(&damaged).contains("has no complete checkpoint"), "{}", said(&damaged));
+        let told = format!("{} is damaged", part.display());
+        assert!(said(&damaged).contains(&told), "{}", said(&damaged));
     }
 }
 

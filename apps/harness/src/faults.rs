@@ -101,8 +101,12 @@ impl Faults {
     /// Adds the deaths that the launcher asks for.
     ///
     /// # Errors
-    /// [`WordError::Kill`].
+    /// [`WordError::Kill`]; [`WordError::KillOfPlain`] when the plain program is to die by its own
+    /// options, which it cannot.
     pub fn add_kills_of_launcher(&mut self, phases: &Phases) -> Result<(), WordError> {
+        if self.tolerance == FaultTolerance::Off && !self.kills.is_empty() {
+            return Err(WordError::KillOfPlain);
+        }
         fampi::mpi::leave_the_plan_to_the_program();
         let kills = std::env::var("FAMPI_KILL").unwrap_or_default();
         for kill in kills.split(',').filter(|kill| !kill.is_empty()) {

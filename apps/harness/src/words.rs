@@ -46,6 +46,9 @@ pub enum WordError {
         /// The number of ranks.
         ranks: usize,
     },
+    /// A kill in a program that has no blocks.
+    #[error("a kill needs blocks: leave it out, or fault-tolerance=off")]
+    KillOfPlain,
     /// A problem that does not fit into the memory.
     #[error(
         "the ranks of this machine need at least {needed} GiB for this problem, and it has \

@@ -38,6 +38,8 @@ use crate::verify::Summary;
 /// The number of the protected state.
 const STATE: u32 = 0;
 
+/// The code of a rank that finds a state to be of another problem, or beyond the last cycle.
+const OTHER_PROBLEM: i32 = 1001;
 /// Codes for [`Broken`], as the reference gives them to `MPI_Abort`.
 const CODES: [(Broken, i32); 2] = [(Broken::Volume, -1), (Broken::Viscosity, -2)];
 
@@ -65,6 +67,19 @@ pub enum SimulationError {
         rank: u32,
         /// When.
         cycle: u32,
+    },
+    /// The state of a checkpoint is that of another simulation.
+    #[error(
+        "the checkpoint is not of {ranks} ranks with {edge}³ elements each, before cycle {most}; \
+         start with the options of the job that saved it"
+    )]
+    OtherProblem {
+        /// The number of ranks.
+        ranks: usize,
+        /// Elements along an edge of each.
+        edge: usize,
+        /// The last cycle that is wanted.
+        most: u32,
     },
     /// Recovery is not possible.
     #[error(transparent)]
@@ -141,6 +156,11 @@ pub fn simulate<'a>(
     let cycle = simulation.witness.begun();
     let resilience = simulation.witness.end(&world);
     let objected = match &ended {
+        Ok(Ended::Escalated { report, .. }) if is_of_another(report) => {
+            let Mesh { edge, ranks_per_edge, .. } = mesh;
+            let (ranks, most) = (ranks_per_edge.pow(3), options.most_cycles);
+            Some(SimulationError::OtherProblem { ranks, edge, most })
+        }
         Ok(Ended::Escalated { report, .. }) => broken(&world, report, cycle),
         _ => None,
     };
@@ -171,18 +191,32 @@ impl fampi::State for Simulation<'_, '_> {
     fn protect(&self, block: &mut TryBlock) -> Result<(), Error> {
         let copy = &mut *self.copy.borrow_mut();
         self.domain.state().encode_into(copy);
+        copy.extend(self.problem());
         block.protect(STATE, copy)
     }
 
     fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error> {
         let copy: Vec<f64> = block.restore(STATE)?;
-        self.domain.state_mut().decode_from(&copy);
+        let state = self.domain.state();
+        let encoded = copy.strip_suffix(&self.problem());
+        let encoded = encoded.filter(|encoded| encoded.len() == state.encoded_len());
+        let encoded = encoded.ok_or(Error::Raised(OTHER_PROBLEM))?;
+        self.domain.state_mut().decode_from(encoded);
+        if self.domain.state().clock.cycle > self.options.most_cycles {
+            return Err(Error::Raised(OTHER_PROBLEM));
+        }
         self.joined = false;
         Ok(())
     }
 }
 
 impl Simulation<'_, '_> {
+    /// What tells the state of one problem from that of another, as a checkpoint may have it.
+    fn problem(&self) -> [f64; 2] {
+        let Mesh { edge, ranks_per_edge, .. } = self.domain.mesh();
+        [edge as f64, ranks_per_edge as f64]
+    }
+
     /// A cycle, or the end.
     fn step(&mut self, step: &mut Step<'_>) -> Result<Option<Summary>, Error> {
         if !self.joined {
@@ -240,6 +274,10 @@ impl Simulation<'_, '_> {
 
 /// The failure of the physics in the report of a faulty block, if there is one. It is the same on
 /// all ranks, as the report is.
+fn is_of_another(report: &FaultReport) -> bool {
+    report.faults().iter().any(|fault| fault.code == FaultCode::Application(OTHER_PROBLEM))
+}
+
 fn broken(world: &World, report: &FaultReport, cycle: u32) -> Option<SimulationError> {
     report.faults().iter().find_map(|fault| {
         let FaultCode::Application(code) = fault.code else { return None };

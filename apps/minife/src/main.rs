@@ -92,7 +92,8 @@ fn announce(options: &Options, ranks: usize, solved: &Solved, began: Instant) ->
         program: began.elapsed(),
         now: SystemTime::now(),
     };
-    if let Err(sentence) = write_report(options, &report) {
+    let written = write_report(options, &report);
+    if let Err(sentence) = &written {
         eprintln!("minife: {sentence}");
     }
     for (k, norm) in (1_u32..).zip(&solved.history) {
@@ -112,7 +113,8 @@ fn announce(options: &Options, ranks: usize, solved: &Solved, began: Instant) ->
         println!("{sentence}");
     }
     println!("{result}");
-    verdict(options, solved)
+    let was_asked = matches!(options.yaml, YamlTarget::File(_));
+    if written.is_err() && was_asked { ExitCode::FAILURE } else { verdict(options, solved) }
 }
 
 fn verdict(options: &Options, solved: &Solved) -> ExitCode {

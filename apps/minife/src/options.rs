@@ -135,6 +135,9 @@ Options are written name=value, name:value, name value, --name=value or --name v
 const IGNORED: [&str; 6] =
     ["numthreads", "num_devices", "device", "skip_gpu", "numa", "use_locking"];
 
+/// So many files with options are read: one may name itself.
+const MOST_FILES: u32 = 16;
+
 impl Options {
     /// Reads the words after the program's name.
     ///
@@ -145,7 +148,7 @@ impl Options {
         I: IntoIterator,
         I::Item: Into<String>,
     {
-        let mut reader = Reader::default();
+        let (mut reader, mut files) = (Reader::default(), 0);
         let mut words = words.into_iter().map(Into::into).collect::<Vec<String>>();
         words.reverse();
         while let Some(word) = words.pop() {
@@ -166,6 +169,11 @@ impl Options {
                 return Err(WordError::ValueMissing(word).into());
             };
             if name == "input_file" {
+                files += 1;
+                if files > MOST_FILES {
+                    let reason = format!("it is one of more than {MOST_FILES} that name others");
+                    return Err(OptionsError::InputFile { path: value, reason });
+                }
                 words.extend(read_words(&value)?.into_iter().rev());
             } else {
                 reader.set(&name, &value)?;

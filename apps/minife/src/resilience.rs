@@ -12,12 +12,11 @@
 //! block.
 
 use std::cell::RefCell;
-use std::sync::Once;
 use std::time::Instant;
 
 use fampi::{
-    Ended, Error, Finished, Flow, Interval, ReduceOp, Redundancy, Request, Saved, State, Step,
-    TryBlock, World,
+    Ended, Error, FaultCode, FaultReport, Finished, Flow, Interval, ReduceOp, Redundancy, Request,
+    Saved, State, Step, TryBlock, World,
 };
 use harness::account::Account;
 use harness::buffers::{Buffers, Places};
@@ -59,6 +58,13 @@ pub enum SolveError {
     /// The options do not fit the number of ranks.
     #[error(transparent)]
     Options(#[from] OptionsError),
+    /// The state of a checkpoint is that of another solve.
+    #[error(
+        "the checkpoint is not of {} × {} × {} elements with this imbalance, source and limit of \
+         iterations; start with the options of the job that saved it",
+        .0[0], .0[1], .0[2]
+    )]
+    OtherProblem([usize; 3]),
     /// Recovery is not possible.
     #[error(transparent)]
     Lost(#[from] Error),
@@ -115,8 +121,6 @@ struct Solver<'a, 'h> {
     begins: bool,
     /// All ranks know of each other where they are.
     joined: bool,
-    /// A copy that is of another problem is complained of once, however often it is tried.
-    once: Once,
 }
 
 /// Solves the problem on the ranks of the world, whatever happens to them. Every rank calls it;
@@ -152,7 +156,6 @@ pub fn solve<'a>(
         copy: RefCell::default(),
         begins: true,
         joined: false,
-        once: Once::new(),
     };
     let (began, policy, mut end) = (Instant::now(), solver.witness.policy(), None);
     let ended = world.run(&policy, &mut solver, |step, solver| {
@@ -162,6 +165,11 @@ pub fn solve<'a>(
     solver.times.total = began.elapsed();
     let Solver { witness, system, cg, history, times, .. } = solver;
     let resilience = witness.end(&world);
+    if let Ok(Ended::Escalated { report, .. }) = &ended
+        && is_of_another(report)
+    {
+        return (world, Err(SolveError::OtherProblem(problem.mesh.elements())));
+    }
     let (stop, summary) = match (ended.and_then(Ended::done), end) {
         (Ok(_), Some(end)) => end,
         (Ok(_), None) => unreachable!("the last step is the one that has an end"),
@@ -180,6 +188,11 @@ pub fn solve<'a>(
         resilience,
     };
     (world, Ok(solved))
+}
+
+/// True when a rank has found its state to be of another problem.
+fn is_of_another(report: &FaultReport) -> bool {
+    report.faults().iter().any(|fault| fault.code == FaultCode::Application(OTHER_PROBLEM))
 }
 
 impl State for Solver<'_, '_> {
@@ -224,7 +237,7 @@ impl State for Solver<'_, '_> {
     /// Takes the nodes of this rank from the ranks that had them when there were more, or fewer.
     fn resize(&mut self, _: &mut TryBlock, saved: &mut Saved<'_>) -> Result<(), Error> {
         let before = Problem { ranks: saved.saved_ranks() as usize, ..self.problem };
-        let before = before.divide().map_err(|_| self.of_another_problem())?;
+        let before = before.divide().map_err(|_| Error::Raised(OTHER_PROBLEM))?;
         let mine = self.system.numbering().own_nodes();
         for rank in 0..saved.saved_ranks() {
             let theirs = before.node_box(rank as usize);
@@ -247,18 +260,7 @@ impl Solver<'_, '_> {
         let rest = copy.strip_prefix(&self.problem.numbers());
         let parts = rest.and_then(|it| it.split_at_checked(cg::State::encoded_rows(rows)));
         let norms = self.options.limits.max_iterations as usize;
-        parts.filter(|parts| parts.1.len() == norms).ok_or_else(|| self.of_another_problem())
-    }
-
-    fn of_another_problem(&self) -> Error {
-        let [nx, ny, nz] = self.problem.mesh.elements();
-        self.once.call_once(|| {
-            eprintln!(
-                "minife: the checkpoint is not of {nx} × {ny} × {nz} elements with this imbalance, \
-                 source and limit of iterations; start with the options of the job that saved it"
-            );
-        });
-        Error::Raised(OTHER_PROBLEM)
+        parts.filter(|parts| parts.1.len() == norms).ok_or(Error::Raised(OTHER_PROBLEM))
     }
 
     /// Goes on behind the iterations that began with the first of these norms.

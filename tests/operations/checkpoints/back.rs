@@ -128,6 +128,30 @@ fn a_run_after_one_without_checkpoints_does_not_save_over_those_of_another_job()
     assert_eq!(disk.names(), there);
 }
 
+#[test]
+fn a_run_after_one_that_has_ended_with_an_error_saves_all_the_same() {
+    let disk = Disk::default();
+    let to = disk.clone();
+    let program = move |mut world: World| {
+        world.set_checkpoints(checkpoints(&to, Files::OfEachRank, false));
+        let (ends, mut shares) = (world.origin() == 1, Shares(vec![0; 8]));
+        let failed = world.run(&policy::Rebuild::default(), &mut shares, |_, _| {
+            // Not all agree that it is the last step.
+            Ok(if ends { Flow::Done } else { Flow::Continue })
+        });
+        assert!(matches!(failed, Err(Error::NotAllDone { .. })), "{failed:?}");
+        let run = world.run(&policy::Rebuild::default(), &mut shares, |step, _| {
+            Ok(if step.number() < 20 { Flow::Continue } else { Flow::Done })
+        });
+        let ended = run.and_then(fampi::Ended::done).map(drop);
+        world.finalize();
+        ended
+    };
+    let ended: Vec<_> = Simulation::new(RANKS).run_world(program).expect_orderly();
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    assert!(!disk.names().is_empty());
+}
+
 /// How a run of this program ends, and how many steps this process has tried.
 type Tried = (Result<(), Error>, u64);
 

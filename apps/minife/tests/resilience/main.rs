@@ -318,7 +318,20 @@ fn what_cannot_be_done_is_refused_in_one_sentence_and_nothing_is_written() {
         let launch = Launch::new(env!("CARGO_BIN_EXE_minife"), ranks).words([words]);
         is_refused(&launch.inside(&folder), complaint);
     }
+    let off = Launch::new(env!("CARGO_BIN_EXE_minife"), 2).words(["fault-tolerance=off"]);
+    is_refused(&off.words(["kill=1@iteration:3"]).inside(&folder), "a kill needs blocks");
     assert_eq!(files_in(&folder), 0);
+    std::fs::write(folder.join("itself"), "nx=4 input_file=itself").expect("written");
+    let itself = Launch::new(env!("CARGO_BIN_EXE_minife"), 2).words(["input_file=itself"]);
+    is_refused(&itself.inside(&folder), "it is one of more than 16 that name others");
+}
+
+#[test]
+fn a_report_that_was_asked_for_and_cannot_be_written_is_an_error() {
+    let launch = Launch::new(env!("CARGO_BIN_EXE_minife"), 2).words(["nx=4", "yaml=no/such/file"]);
+    let run = launch.run();
+    assert!(run.status == 1 && run.output.contains("digest="), "{run}");
+    assert!(run.errors.contains("the report no/such/file cannot be written"), "{run}");
 }
 
 #[test]
