@@ -60,10 +60,10 @@ pub enum TagSelector {
     /// This tag.
     Tag(Tag),
     /// `MPI_ANY_TAG`. Such a receive may match a message of another block that is outstanding on
-    /// the same communicator, but never one of an aborted attempt. It may
-    /// also match a copy of [`super::TryBlock::protect`], or a message of an operation among
-    /// neighbours, unless that is called before, and any message of an access to a window: do not
-    /// use it in a block in which others use this rank's.
+    /// the same communicator, but never one of an aborted attempt, nor of a collective over the
+    /// living. It may also match a copy of [`super::TryBlock::protect`], or a message of an
+    /// operation among neighbours, unless that is called before, and any message of an access to a
+    /// window: do not use it in a block in which others use this rank's.
     Any,
 }
 
