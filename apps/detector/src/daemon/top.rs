@@ -163,10 +163,16 @@ fn table(look: &Look, before: Option<&Look>) -> String {
         ranks.len(),
         if head.fenced { "; lost to all other nodes" } else { "" }
     );
+    // An observer leaves when its ranks have left, and others may hear nothing of that.
+    let has_lost_ranks = |number: usize| {
+        let is_lost = |rank: &RankView| rank.state == State::Dead(Cause::NodeLost);
+        ranks.iter().any(|rank| rank.node.0 as usize == number && is_lost(rank))
+    };
     let rows = nodes.iter().enumerate().map(|(number, node)| {
         let state = match (number == me, node.lost, node.asked_in_vain) {
             (true, ..) => "here",
-            (_, true, _) => "lost",
+            (_, true, _) if has_lost_ranks(number) => "lost",
+            (_, true, _) => "gone",
             (_, _, 0) if node.opinion.is_slow(head.zeta) => "slow",
             (_, _, 0) => "alive",
             _ => "silent",
@@ -323,6 +329,15 @@ mod tests {
             2     2     2     -        -           alive\n\
             3     0     2     -        -           ended by signal 9\n";
         assert_eq!(tables(&[before], &[now]), expected);
+    }
+
+    #[test]
+    fn a_node_that_nothing_comes_from_any_more_is_lost_only_with_ranks() {
+        let mut shown = shown();
+        shown.ranks[1].state = State::Dead(Cause::Exit(0));
+        let text = table(&look_at(shown, None, Duration::ZERO), None);
+        assert!(text.contains("\n1     0     a2    gone"), "{text}");
+        assert!(text.contains("left in order") && !text.contains("lost  "), "{text}");
     }
 
     #[test]
