@@ -3,7 +3,8 @@
 //!
 //! A daemon that is killed leaves them; the next one that starts or ends, the console, and who
 //! lists the jobs remove what belongs to a process of this user that is gone. Hosts and containers
-//! may share a temporary folder: a name also says who sees the process.
+//! may share a temporary folder: a name also says who sees the process. What is there from before a
+//! machine was started anew is left to who cleans such folders.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -49,11 +50,11 @@ impl Drop for Place {
     }
 }
 
-/// Says in which machine, and which name space of it, processes have their numbers.
+/// Says on which machine, in this start of it, and in which name space of it, processes have their
+/// numbers. Nodes that are name spaces of one machine see the same ones.
 fn seen_by() -> String {
     let mut hasher = DefaultHasher::new();
-    rustix::system::uname().nodename().hash(&mut hasher);
-    fs::read("/etc/machine-id").unwrap_or_default().hash(&mut hasher);
+    fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default().hash(&mut hasher);
     fs::read_link("/proc/self/ns/pid").unwrap_or_default().hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
