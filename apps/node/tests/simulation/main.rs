@@ -31,7 +31,7 @@ use fampi_node::protocol::{
 use joins::{Newcomers, place};
 use links::Cabling;
 
-const SEEDS: u64 = 8_000;
+const SEEDS: u64 = 3_000;
 /// Steps of the program of all ranks.
 const STEPS: u32 = 8;
 
