@@ -105,7 +105,7 @@ impl State {
         {
             return;
         }
-        if !self.free(slot) {
+        if self.free(slot) == Ok(false) {
             // SAFETY: complete; the program has given it to us to be freed.
             unsafe { beneath::free(slot) };
         }

@@ -8,7 +8,7 @@ use mpi::ffi::{MPI_Request, MPI_Status};
 
 use crate::{
     beneath,
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_PENDING, FAMPI_TIMEOUT_NEVER, FAMPI_TIMEOUT_POLL},
+    codes::{FAMPI_ERR_ARG, FAMPI_TIMEOUT_NEVER, FAMPI_TIMEOUT_POLL},
     request::null,
     state::enter,
     wait::wait_all,
@@ -146,10 +146,7 @@ pub unsafe extern "C" fn FAMPI_Request_free(request: *mut MPI_Request) -> c_int 
         let Some(state) = state.as_mut() else { return Ok(()) };
         // SAFETY: not null; our caller's promise.
         let slot = unsafe { &mut *request };
-        if state.handles.makings().contains(slot) {
-            return Err(FAMPI_ERR_PENDING);
-        }
-        is_free = state.free(slot);
+        is_free = state.free(slot)?;
         if !is_free {
             state.leave(*slot);
         }

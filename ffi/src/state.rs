@@ -266,13 +266,18 @@ impl State {
     // As `enter`.
     #[allow(clippy::inline_always)]
     #[inline(always)]
-    pub(crate) fn free(&mut self, slot: &mut ffi::MPI_Request) -> bool {
+    pub(crate) fn free(&mut self, slot: &mut ffi::MPI_Request) -> Result<bool> {
         if self.collectives {
             self.end_collectives_of(*slot);
         }
         let Self { guest, handles, .. } = self;
-        let entry = handles.entry(*slot).filter(|entry| entry.handle.is_to_be_announced());
-        let Some(Entry { kind, handle, held }) = entry else { return false };
+        let Some(Entry { kind, handle, held }) = handles.entry(*slot) else { return Ok(false) };
+        if matches!(kind, Kind::Making(_)) && !handle.is_complete() {
+            return Err(FAMPI_ERR_PENDING);
+        }
+        if !handle.is_to_be_announced() {
+            return Ok(false);
+        }
         let place = handle.place();
         if let Kind::Block(block) = kind {
             *held = false;
@@ -286,7 +291,7 @@ impl State {
             self.handles.give_back_unheard(place);
         }
         *slot = null();
-        true
+        Ok(true)
     }
 
     /// The communicator in use, if it is.
