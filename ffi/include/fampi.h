@@ -602,9 +602,10 @@ int FAMPI_Timeout_get_seconds(FAMPI_Timeout timeout, double *seconds);
  with what `MPIX_Comm_shrink` makes of it. A rank that dies when it has left this call is one
  that the first block reports.
 
- Those who have come wait for every living member. So a rank that gets an error here, and is to
- take further communicators into use, calls this for them all the same; or all do it in a block
- of a larger communicator, in which such a rank raises an error, and nobody waits any more.
+ Ranks in this call wait for every living member of `comm`. So a rank that gets an error for one
+ communicator still calls this for the others of which it is a member. Or all ranks call it
+ inside of a block of a larger communicator: a rank that gets an error raises it in that block,
+ which ends the waits of the others.
  */
 int FAMPI_Init(MPI_Comm comm);
 

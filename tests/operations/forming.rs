@@ -129,7 +129,8 @@ fn wait_in_turns(mut forming: Forming) -> usize {
     unreachable!("it is made")
 }
 
-/// A rank that does something else holds nobody up in a call of MPI, where no limit counts.
+/// While one rank does something else, the others must not wait in a call of MPI, which knows no
+/// limit.
 #[test]
 fn a_split_is_waited_for_no_longer_than_the_limit_when_a_rank_comes_late() {
     for seed in 0..20 {

@@ -4,8 +4,8 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-/// Prints a line to standard error. Where nobody can read it the job goes on: `eprintln!` would
-/// panic.
+/// Prints a line to standard error. If standard error cannot be written this does nothing, where
+/// `eprintln!` would panic.
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;

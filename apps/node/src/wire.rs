@@ -28,7 +28,7 @@ const CHUNK: usize = 64 << 10;
 pub(crate) enum End {
     /// The other end, or its system, has closed it.
     Closed,
-    /// The host that was called said that nobody listens there.
+    /// The system of the other host has refused the call: no process listens there.
     Refused,
     /// The network has lost it, or who sends there is no process of the job. Who was at the other
     /// end may live.
@@ -199,6 +199,7 @@ impl Link {
     pub(crate) fn flush(&mut self) {
         while self.sent < self.unsent.len() && !self.is_closed() {
             match self.stream.write(&self.unsent[self.sent..]).map_err(|error| error.kind()) {
+                Ok(0) => self.end = Some(End::Broken),
                 Ok(written) => self.sent += written,
                 Err(ErrorKind::Interrupted) => {}
                 Err(ErrorKind::WouldBlock) => break,

@@ -67,7 +67,9 @@ pub fn main(options: &Options) -> Result<u8> {
     };
     // Of nodes that have left before, or were lost.
     print_files(record)?;
-    record::forget(&job);
+    if console.is_over() {
+        record::forget(&job);
+    }
     Ok(status)
 }
 

@@ -93,7 +93,10 @@ pub fn main(options: &Options) -> Result<u8> {
     let mut console = Console::launching(options, Secret::new(secret))?;
     let status = console.run(options, &format!("{job}@1"));
     console.conclude();
-    record::forget(&job);
+    // What may still run is to be found by `jobs`.
+    if status.is_err() || console.is_over() {
+        record::forget(&job);
+    }
     place::remove_stale();
     // A caller that sees status 0 assumes that the output is complete.
     status.map(|status| if status == 0 && super::printer::has_failed() { 1 } else { status })

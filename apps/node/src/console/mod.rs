@@ -101,9 +101,10 @@ struct Console {
     was_asked: bool,
 }
 
-/// True when nothing more is to come from a node: it says so, it is lost, or others take it for
-/// lost whom nobody takes for lost. When the network is cut each part takes the other one for lost:
-/// then the links to that which stops itself will end.
+/// True when nothing more is to come from a node: it has said that the job is over, its link has
+/// ended, or a node reports it as lost which no other node reports as lost. When the network is cut
+/// the nodes of both parts report each other; then the console waits until the daemons of one part
+/// stop themselves, and their links end.
 fn is_over(nodes: &[Node], node: usize) -> bool {
     let is_here = |at: usize| !nodes[at].is_lost;
     let is_accused = |at: usize| nodes[at].lost_for.iter().any(|by| is_here(*by));
@@ -149,7 +150,7 @@ impl Console {
     /// Prints and waits until all is over; the exit status, unless all nodes are lost.
     fn wait(&mut self) -> Result<Option<u8>> {
         let mut asked = None;
-        while !self.is_refused && !(0..self.nodes.len()).all(|node| is_over(&self.nodes, node)) {
+        while !self.is_refused && !self.is_over() {
             self.turn()?;
             let signal = self.signal.swap(0, Ordering::Relaxed);
             let is_late = asked.is_some_and(|(since, _): (Instant, u8)| since.elapsed() > ENDING);
@@ -177,6 +178,11 @@ impl Console {
             say!("fampi-node: {why}");
         }
         Ok(overs().map(|(status, _)| *status).max())
+    }
+
+    /// True when no daemon serves the job any more, as far as is known here.
+    fn is_over(&self) -> bool {
+        (0..self.nodes.len()).all(|node| is_over(&self.nodes, node))
     }
 
     /// The person does not wait for them any more.
