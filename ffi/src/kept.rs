@@ -1,12 +1,12 @@
 //! Types and operations of the program that collectives under way need. The program may free them
 //! meanwhile, as MPI allows.
 //!
-//! MPI keeps a type as long as there is a copy of it. Of an operation there can be no copy, so this
-//! library stands before `MPI_Op_free`, and frees it behind the last collective that needs it.
+//! MPI keeps a type as long as there is a copy of it. MPI has no copies of operations, so this
+//! library defines `MPI_Op_free`, and frees an operation after the last collective that needs it.
 //!
 //! **Assumes** that the program finds the function here before that of MPI's library.
 //!
-//! Reference: MPI 4.1 §3.7.3, §5.1.9 and §6.9.5: what is freed goes on for pending operations.
+//! Reference: MPI 4.1 §5.1.9 and §6.9.5, `MPI_Type_free` and `MPI_Op_free`.
 
 use std::{
     ffi::c_int,
@@ -80,16 +80,14 @@ pub(crate) fn keep_operation(raw: MPI_Op, datatype: MPI_Datatype) -> Result<Opti
 /// The end of an operation: true if collectives still need it.
 fn is_kept(raw: MPI_Op) -> bool {
     let mut all = OPERATIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(at) = all.iter().position(|it| it.upgrade().is_some_and(|it| it.raw == raw)) else {
-        return false;
-    };
-    let kept = all.swap_remove(at).upgrade();
-    drop(all);
-    kept.is_some_and(|kept| {
-        kept.is_freed.store(true, Relaxed);
-        // It may be the last one, and is freed with it.
-        true
-    })
+    let known = |(at, it): (usize, &Weak<Operation>)| Some((at, it.upgrade()?));
+    let mut known = all.iter().enumerate().filter_map(known);
+    let Some((at, kept)) = known.find(|(_, kept)| kept.raw == raw) else { return false };
+    drop(known);
+    all.swap_remove(at);
+    // It may be the last that holds it: then it is freed with the end of this function.
+    kept.is_freed.store(true, Relaxed);
+    true
 }
 
 /// `MPI_Op_free`.
